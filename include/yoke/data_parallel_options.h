@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/custom_exchange.h"
 #include "yoke/device.h"
 #include "yoke/distributed.h"
 #include "yoke/model.h"
@@ -187,6 +188,10 @@ typedef struct yoke_data_parallel_options {
      * Gradients that the engine gives or takes are always without it. */
     double loss_scale;
     int loss_scale_interval; /**< Steps; 0: 2000. */
+    /** How gradients become sums, in place of the built-in exchange: CPU devices of one process,
+     * schedule overlap or classic, without shards. Copied; its payload must outlive the engine.
+     * NULL: the built-in one. */
+    const yoke_custom_exchange *custom_exchange;
 } yoke_data_parallel_options;
 
 /** For yoke_data_parallel_options.loss_scale. */
@@ -204,7 +209,7 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0, 0, 0, 0, 0, YOKE_COLLECTIVES_AUTO, NULL, false, false,     \
             false, false, NULL, 0, false, NULL, 0, false, 0, 0, NULL, YOKE_INTERPRETER_US, false,  \
-            0, false, 0, NULL, 0, NULL, false, NULL, NULL, 0, false, NULL, 0, 0, false, 0, 0       \
+            0, false, 0, NULL, 0, NULL, false, NULL, NULL, 0, false, NULL, 0, 0, false, 0, 0, NULL \
     }
 
 #ifdef __cplusplus

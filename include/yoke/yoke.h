@@ -12,7 +12,7 @@
  * metrics of the host program for it; lr_find.h: which learning rate to train with
  * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine, data_parallel_options.h: its options; stages.h: the stages of a
- * step by hand
+ * step by hand; custom_exchange.h: sums of gradients by the host program
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
  *   sequences; preset.h: models by name; onnx.h: models from files; host_operation.h: layers of the
  *   host program
@@ -109,6 +109,7 @@
 #include "yoke/checkpoint.h"
 #include "yoke/composed.h"
 #include "yoke/convolution.h"
+#include "yoke/custom_exchange.h"
 #include "yoke/data_parallel.h"
 #include "yoke/data_parallel_options.h"
 #include "yoke/dataset.h"

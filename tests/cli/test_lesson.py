@@ -15,6 +15,8 @@ import tempfile
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXCHANGES = ROOT / "tests/cli/exchanges"
 LIMIT_S = 300
 # Lesson: right prediction, its answer as computed here, wrong prediction, right answer of the exercise, wrong one.
 # None: a clock decides, and the test only runs it.
@@ -238,6 +240,88 @@ class Results(Case):
         self.assertEqual(self.said("lesson", "--collect", "h.json")["students"][0]["student"], name)
         self.add(7, 3, name, "i.json")
         self.assertEqual(json.loads((self.folder / "i.json").read_text())["student"], name)
+
+
+class Exchange(Case):
+    """Exchanges that students wrote: right ones, slow ones and wrong ones."""
+
+    def build(self, name, *options):
+        made = self.folder / f"{name}-{'-'.join(options)}.so"
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", *options, "-I", ROOT / "include", "-o", made,
+                        EXCHANGES / f"{name}.c"], check=True)
+        return made
+
+    def grade(self, file, code, *arguments):
+        done = yoke("lesson", "exchange", file, "--json", *arguments, folder=self.folder)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def test_the_ring_is_right_and_as_fast_as_the_formula(self):
+        told = self.grade(EXCHANGES / "ring.c", 0)
+        part_ms = 0.02 + 4 * 272474 / 4 / 0.3e6
+        self.assertAlmostEqual(told["own_ms"], 6 * part_ms, delta=0.002)
+        self.assertAlmostEqual(told["ring_ms"], 6 * part_ms, delta=0.002)
+        self.assertAlmostEqual(told["sent"], 1)
+        self.assertGreater(told["cases"], 40)
+
+    def test_the_root_takes_as_long_as_copies_one_after_the_other_and_half_of_it_in_bfloat16(self):
+        copy_ms = 4 * 272474 / 0.3e6
+        told = self.grade(EXCHANGES / "root.c", 0)
+        self.assertAlmostEqual(told["own_ms"], 2 * (0.02 + 3 * copy_ms), delta=0.002)
+        self.assertAlmostEqual(told["own_ms"], told["root_ms"], delta=0.002)
+        self.assertAlmostEqual(told["chain_ms"], 2 * (3 * 0.02 + copy_ms), delta=0.002)
+        narrow = self.grade(self.build("root", "-DHALF"), 0)
+        self.assertAlmostEqual(narrow["own_ms"], 2 * (0.02 + 3 * copy_ms / 2), delta=0.002)
+
+    def test_the_template_compiles_and_is_wrong(self):
+        told = self.grade(ROOT / "docs/course/exchange.c", 1)
+        self.assertIn("device 0's sums differ from element 0 on", told["wrong"])
+
+    def test_what_a_wrong_one_does_is_named(self):
+        said = {"FORGETS": "device 0's sums differ", "CRASHES": "it uses memory at 0x8",
+                "BEHIND": "uses an element 1 behind the end of device 1's gradients",
+                "BEFORE": "uses an element 2 before the begin of device 1's inbox",
+                "PEEKS": "reads another device's gradients without a send", "NOBODY": "send from device 0 to device 2",
+                "FAILS": "returns YOKE_ERROR_PEER", "ABORTS": "SIGABRT", "EXITS": "it ends the process"}
+        if os.uname().machine == "x86_64":
+            said["DIVIDES"] = "SIGFPE"
+        for name, text in said.items():
+            with self.subTest(name):
+                self.assertIn(text, self.grade(self.build("wrong", f"-DWRONG={name}"), 1)["wrong"])
+
+    def test_one_without_an_end_has_a_deadline(self):
+        self.assertIn("no end within 20 s", self.grade(self.build("wrong", "-DWRONG=LOOPS"), 1)["wrong"])
+
+    def test_files_that_are_no_exchange(self):
+        self.refused(66, "missing.c", "lesson", "exchange", "missing.c")
+        self.refused(2, "*.c", "lesson", "exchange", self.write("x.txt", ""))
+        self.refused(65, "bad.c does not compile", "lesson", "exchange", self.write("bad.c", "int"))
+        self.refused(65, "no function all_reduce", "lesson", "exchange", self.write("none.c", "int a;"))
+        self.refused(65, "no.so", "lesson", "exchange", self.write("no.so", "text"))
+        self.refused(2, "exchange takes one FILE", "lesson", "exchange")
+        self.refused(2, "exchange takes one FILE", "lesson", "exchange", "a.c", "--predict", 1)
+        env = dict(os.environ, CC="nowhere-cc")
+        self.refused(66, "no C compiler", "lesson", "exchange", EXCHANGES / "ring.c", env=env)
+
+    def test_the_best_one_counts_for_a_teacher(self):
+        for file, code in ((ROOT / "docs/course/exchange.c", 1), (EXCHANGES / "root.c", 0), (EXCHANGES / "ring.c", 0),
+                           (EXCHANGES / "root.c", 0)):
+            self.grade(file, code, "--results", "r.json", "--name", "Ada")
+        self.assertRegex(self.run_ok("lesson", "--collect", "r.json").stdout, r"Ada .* 1\.00 x\n")
+        told = self.said("lesson", "--collect", "r.json")["students"][0]["lessons"][-1]
+        self.assertEqual((told["name"], told["attempts"], told["exercise"]["right"]), ("exchange", 4, True))
+        self.assertAlmostEqual(told["exercise"]["off"], 1, delta=0.001)
+
+    def test_verify_compares_it_with_the_built_in_one_and_with_float64(self):
+        small = ["--devices", "3xcpu", "--threads", "1", "--model", "mlp:width=32", "--dataset", "synthetic:1x8x8",
+                 "--steps", "2", "--json", "--quiet"]
+        told = json.loads(self.run_ok("verify", *small, "--exchange", EXCHANGES / "ring.c").stdout)
+        own = [pair for pair in told["pairs"] if pair["mode"].startswith("own")]
+        self.assertEqual(len(own), 2, told["pairs"])
+        wrong = yoke("verify", *small, "--exchange", ROOT / "docs/course/exchange.c", folder=self.folder)
+        self.assertEqual(wrong.returncode, 1)
+        self.refused(2, "with shards", "verify", *small, "--shards", 4, "--exchange", EXCHANGES / "ring.c")
+        self.refused(66, "missing.c", "verify", *small, "--exchange", "missing.c")
 
 
 class Terminal(Case):

@@ -109,7 +109,8 @@ def check_programs(root, cc, library, today, work):
 def check_coverage(root, text, commented):
     """Both programs use every struct that they should, and no sized struct lies in another."""
     host, future = ("".join((root / "tests/house" / name).read_text() for name in names)
-                    for names in (("abi_host.c", "abi_memory.h", "abi_models.h", "abi_net.h"), ("abi_future.c",)))
+                    for names in (("abi_host.c", "abi_exchange.h", "abi_memory.h", "abi_models.h", "abi_net.h"),
+                                  ("abi_future.c",)))
     structs = sized(text)
     made = set(re.findall(rf"sizeof\((\w+)\) {GIVES}", commented))
     used = host + "".join(re.findall(r"const yoke_\w+ \*\w+;", "".join(structs.values())))

@@ -151,6 +151,14 @@ static yoke_status create(const yoke_optimizer_options *optimizer,
     return yoke_data_parallel_create(&engine, model, devices, optimizer, &options);
 }
 
+static yoke_status exchange_by(const yoke_custom_exchange *exchange) {
+    yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    yoke_data_parallel *engine = NULL;
+    options.batch = 4;
+    options.custom_exchange = exchange;
+    return yoke_data_parallel_create(&engine, model, devices, NULL, &options);
+}
+
 static void refuse_engines(void) {
     yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_data_parallel *engine = NULL, *none = NULL;
@@ -164,6 +172,7 @@ static void refuse_engines(void) {
             yoke_data_parallel_create(&none, model, devices, NULL, &given));
     REFUSED(yoke_optimizer_options, create(&given, NULL));
     REFUSED(yoke_parameter_group, create(NULL, &given));
+    REFUSED(yoke_custom_exchange, exchange_by(&given));
     REFUSED(yoke_batch, yoke_data_parallel_evaluate(engine, &given, NULL));
     REFUSED(yoke_weights_load_options, yoke_weights_load_partial(engine, model, "none", &given));
     REFUSED(yoke_sink, yoke_state_write(engine, &given));

@@ -34,6 +34,7 @@ static const char *no_variable(const char *name, void *payload) {
     return NULL;
 }
 
+#include "abi_exchange.h"
 #include "abi_memory.h"
 
 static void use_ranks(void) {
@@ -512,6 +513,7 @@ static void use_trainer(const yoke_model *model) {
     options.batch = 8;
     options.steps = 4;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    use_exchange(&direct);
     options.engine = &direct;
     options.optimizer = &adamw;
     options.on_event = see_event;

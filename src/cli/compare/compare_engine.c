@@ -121,6 +121,7 @@ static yoke_status build_parallel(compare_engine *engine) {
         .seed = setup->seed,
         .process_group = engine->group,
         .interpreter_us = setup->interpreter_us,
+        .custom_exchange = engine->role.exchange,
         .link = setup->link[0] != '\0' ? setup->link : NULL,
         .pixels = yoke_loader_pixels(engine->loader)};
     if (has_shares(engine) && !is_rank(engine)) {

@@ -13,8 +13,9 @@ typedef struct compare_role {
     int devices; /* in this process, or one in each rank */
     int threads; /* of each device; 0: as the setup says */
     yoke_schedule schedule;
-    bool chains;         /* modelled links replicate and reduce as NCCL does */
-    yoke_rank_info rank; /* world 0: not a rank */
+    bool chains;                          /* modelled links replicate and reduce as NCCL does */
+    const yoke_custom_exchange *exchange; /* NULL: the built-in one */
+    yoke_rank_info rank;                  /* world 0: not a rank */
 } compare_role;
 
 /* The first steps. */

@@ -46,7 +46,31 @@ static void print_head(void) {
     printf("%-24s", "student");
     for (int i = 0; i < lesson_count; i++)
         printf(" %3d", lesson_table[i].number);
-    printf("\n");
+    printf("  exchange\n");
+}
+
+/* The best one counts: a program may be improved. NULL: none. */
+static json_t *best_exchange(json_t *results) {
+    size_t index;
+    json_t *entry, *best = NULL;
+    json_array_foreach(json_object_get(results, "entries"), index, entry) {
+        json_t *own = json_object_get(entry, "exercise");
+        if (json_integer_value(json_object_get(entry, "lesson")) != LESSON_EXCHANGE) continue;
+        if (!json_is_object(own)) continue;
+        double times = json_number_value(json_object_get(own, "off"));
+        bool better = best == NULL || (is_right(own) && !is_right(best)) ||
+                      (is_right(own) && times < json_number_value(json_object_get(best, "off")));
+        if (better) best = own;
+    }
+    return best;
+}
+
+/* How many times as long as the ring. */
+static void print_exchange(json_t *exercise) {
+    if (exercise != NULL && is_right(exercise))
+        printf("  %6.2f x\n", json_number_value(json_object_get(exercise, "off")));
+    else
+        printf("  %8c\n", mark(exercise));
 }
 
 static void print_student(json_t *results) {
@@ -55,7 +79,7 @@ static void print_student(json_t *results) {
         first_answers first = find_first(results, lesson_table[i].number);
         printf("  %c%c", mark(first.prediction), mark(first.exercise));
     }
-    printf("\n");
+    print_exchange(best_exchange(results));
 }
 
 static void print_lesson(json_t **files, int count, const lesson_row *lesson) {
@@ -94,22 +118,27 @@ static void json_question(yoke_json *json, const char *key, json_t *question) {
     yoke_json_close(json, '}');
 }
 
+static void json_lesson(yoke_json *json, json_t *results, int number, const char *name) {
+    first_answers first = find_first(results, number);
+    if (first.attempts == 0) return;
+    yoke_json_open(json, NULL, '{');
+    yoke_json_integer(json, "lesson", number);
+    yoke_json_text(json, "name", name);
+    yoke_json_integer(json, "attempts", first.attempts);
+    json_question(json, "prediction", first.prediction);
+    json_question(json, "exercise",
+                  number == LESSON_EXCHANGE ? best_exchange(results) : first.exercise);
+    yoke_json_close(json, '}');
+}
+
 static void json_student(yoke_json *json, const char *path, json_t *results) {
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "student", student_of(results));
     yoke_json_text(json, "file", path);
     yoke_json_open(json, "lessons", '[');
-    for (int i = 0; i < lesson_count; i++) {
-        first_answers first = find_first(results, lesson_table[i].number);
-        if (first.attempts == 0) continue;
-        yoke_json_open(json, NULL, '{');
-        yoke_json_integer(json, "lesson", lesson_table[i].number);
-        yoke_json_text(json, "name", lesson_table[i].name);
-        yoke_json_integer(json, "attempts", first.attempts);
-        json_question(json, "prediction", first.prediction);
-        json_question(json, "exercise", first.exercise);
-        yoke_json_close(json, '}');
-    }
+    for (int i = 0; i < lesson_count; i++)
+        json_lesson(json, results, lesson_table[i].number, lesson_table[i].name);
+    json_lesson(json, results, LESSON_EXCHANGE, "exchange");
     yoke_json_close(json, ']');
     yoke_json_close(json, '}');
 }

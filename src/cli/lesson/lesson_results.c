@@ -48,20 +48,32 @@ static json_t *result_json(const lesson_result *result) {
     return json;
 }
 
-json_t *lesson_entry_json(const lesson_entry *entry) {
+/* Takes both questions. */
+static json_t *entry_json(int number, const char *name, json_t *prediction, json_t *exercise) {
     char date[32];
     time_t now = time(NULL);
     struct tm utc;
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json_t *json = json_object();
-    json_object_set_new(json, "lesson", json_integer(entry->lesson->number));
-    json_object_set_new(json, "name", json_string(entry->lesson->name));
-    json_object_set_new(json, "prediction", result_json(&entry->predict));
-    json_object_set_new(json, "exercise", result_json(&entry->exercise));
+    json_object_set_new(json, "lesson", json_integer(number));
+    json_object_set_new(json, "name", json_string(name));
+    json_object_set_new(json, "prediction", prediction);
+    json_object_set_new(json, "exercise", exercise);
     json_object_set_new(json, "date", json_string(date));
     json_object_set_new(json, "yoke", json_string(yoke_version()));
     json_object_set_new(json, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     return json;
+}
+
+json_t *lesson_entry_json(const lesson_entry *entry) {
+    return entry_json(entry->lesson->number, entry->lesson->name, result_json(&entry->predict),
+                      result_json(&entry->exercise));
+}
+
+json_t *lesson_exchange_json(bool right, double times) {
+    json_t *exercise = json_pack("{s:s, s:b, s:b, s:f}", "kind", "exchange", "clock", 0, "right",
+                                 (int)right, "off", right ? times : 0.0);
+    return entry_json(LESSON_EXCHANGE, "exchange", json_null(), exercise);
 }
 
 /* Reading. */
@@ -75,7 +87,7 @@ static bool is_question(json_t *json) {
 
 static bool is_entry(json_t *json) {
     json_t *lesson = json_object_get(json, "lesson");
-    return json_is_integer(lesson) && json_integer_value(lesson) >= 1 &&
+    return json_is_integer(lesson) && json_integer_value(lesson) >= LESSON_EXCHANGE &&
            json_integer_value(lesson) <= lesson_count &&
            is_question(json_object_get(json, "prediction")) &&
            is_question(json_object_get(json, "exercise"));

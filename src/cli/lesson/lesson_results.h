@@ -22,6 +22,10 @@ typedef struct lesson_entry {
 /* What --json prints and the file holds. NULL: no memory. */
 json_t *lesson_entry_json(const lesson_entry *entry);
 
+/* Likewise of the exchange that a student wrote. times: that of the ring. */
+json_t *lesson_exchange_json(bool right, double times);
+#define LESSON_EXCHANGE 0 /* its number in files */
+
 /* Reads a file of results and checks it. DATA, MISSING or IO names the file. The caller frees
  * *results with json_decref. */
 yoke_status lesson_results_read(const char *path, json_t **results);

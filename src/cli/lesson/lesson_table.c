@@ -166,7 +166,7 @@ const lesson_row lesson_table[] = {
       "Between 0 and 100, half of the interval on average: keep more often where failures are "
       "frequent, less often where keeping costs much."}},
     {9,
-     "staleness",
+     "stale",
      "Asynchronous staleness",
      {"train --mode async --devices 3xcpu --threads 1 --steps 120 --batch 12 --lr 0.001 "
       "--straggler 0:3 " SMALL},

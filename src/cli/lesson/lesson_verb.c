@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/lesson/lesson_ask.h"
+#include "cli/lesson/lesson_exchange.h"
 #include "cli/lesson/lesson_measure.h"
 #include "cli/lesson/lesson_results.h"
 #include "cli/lesson/lesson_run.h"
@@ -36,7 +37,7 @@ static void print_lessons(FILE *out) {
 
 const cli_verb lesson_verb = {
     .name = "lesson",
-    .operands = "[NUMBER | NAME | FILE...]",
+    .operands = "[NUMBER | NAME | exchange FILE | FILE...]",
     .summary = "ask for a prediction, run the lesson's commands, compare",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
@@ -46,6 +47,7 @@ const cli_verb lesson_verb = {
         "docs/lesson.md explains the files.\n\n"
         "  yoke lesson 2\n"
         "  yoke lesson 9 --predict 2 --results ada.json --name 'Ada L.'\n"
+        "  yoke lesson exchange exchange.c     grade the exchange that you wrote\n"
         "  yoke lesson --collect *.json\n\n",
     .print_more = print_lessons};
 
@@ -220,9 +222,13 @@ int lesson_main(int argc, char **argv) {
     if (operands == 0 && answers)
         return cli_usage_error("lesson", "say which lesson: yoke lesson NUMBER");
     if (operands == 0) return list_lessons(flags.json);
-    if (operands > 1) return cli_usage_error("lesson", "one lesson at a time");
+    bool exchanges = strcmp(argv[1], "exchange") == 0;
+    if (exchanges && (operands != 2 || flags.predict || flags.answer || flags.answers))
+        return cli_usage_error("lesson", "exchange takes one FILE, and no answers");
+    if (operands > 1 && !exchanges) return cli_usage_error("lesson", "one lesson at a time");
     if (flags.name != NULL && flags.results == NULL)
         return cli_usage_error("lesson", "--name is for the file of --results");
+    if (exchanges) return lesson_exchange(argv[2], &flags);
     const lesson_row *lesson = find_lesson(argv[1]);
     if (lesson == NULL)
         return cli_usage_error("lesson", "there is no lesson '%s': 1 to %d, or a name", argv[1],

@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/result.h"
 #include "cli/shared_options.h"
+#include "cli/verify/own_exchange.h"
 #include "cli/verify/verify_record.h"
 
 /* Multiplications of a step; the float64 reference needs about a nanosecond for each. */
@@ -19,7 +20,7 @@
 
 typedef struct verify_flags {
     compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
-    const char *model, *dataset, *devices, *record, *against;
+    const char *model, *dataset, *devices, *record, *against, *exchange;
     unsigned reference; /* a word */
     int threads, steps, record_every;
     double tolerance;
@@ -57,6 +58,8 @@ static const cli_option options[] = {
     {"record-every", "N", "record the tensors of every Nth step, and of the last (1)",
      AT(record_every), 1, 1e5},
     {"against", "FILE", "compare with a recorded run, of yoke or of another program", AT(against)},
+    {"exchange", "FILE", "an exchange of your own, a C file with all_reduce: docs/lesson.md",
+     AT(exchange)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
 };
@@ -93,6 +96,7 @@ typedef struct session {
     uint64_t epoch;
     yoke_batch batch;
     yoke_tensor_file *record, *against;
+    own_exchange own;
     progress progress;
 } session;
 
@@ -142,6 +146,15 @@ static verify_mode *add_reference(session *now, const verify_mode *leader) {
     return NULL;
 }
 
+/* Its order of sums is its own: it agrees with a built-in one up to rounding. */
+static void plan_own(session *now, const verify_mode *classic) {
+    if (now->own.library == NULL) return;
+    verify_mode *own = add_mode(now, VERIFY_OWN, classic->devices);
+    own->exchange = &now->own.exchange;
+    add_pair(now, own, classic, VERIFY_TOLERANCE);
+    add_pair(now, own, add_reference(now, own), VERIFY_TOLERANCE);
+}
+
 /* Batch norm normalizes the rows of each device alone, or of each shard. */
 static void plan_devices(session *now, const verify_mode *single) {
     int devices = now->view.count;
@@ -153,6 +166,7 @@ static void plan_devices(session *now, const verify_mode *single) {
     add_pair(now, classic, reference, VERIFY_TOLERANCE);
     add_pair(now, add_mode(now, VERIFY_OVERLAP, devices), classic, VERIFY_BITS);
     add_pair(now, add_mode(now, VERIFY_SHARDED, devices), classic, VERIFY_BITS);
+    plan_own(now, classic);
     if (!compare_share_a_gpu(&now->view, devices))
         add_pair(now, add_mode(now, VERIFY_DDP, devices), classic, VERIFY_BITS);
     else
@@ -233,6 +247,8 @@ static yoke_status open_single(session *now) {
 
 static yoke_status open_all(session *now) {
     yoke_status status = yoke_file_check(now->flags->record);
+    if (status == YOKE_OK && now->flags->exchange != NULL)
+        status = own_exchange_open(&now->own, now->flags->exchange);
     if (status == YOKE_OK && now->flags->against != NULL)
         status = verify_against_open(&now->against, now->flags->against, &now->run);
     if (status == YOKE_OK) status = open_single(now);
@@ -331,6 +347,7 @@ static int run(session *now) {
     yoke_loader_destroy(now->loader);
     yoke_dataset_close(now->dataset);
     compare_meeting_close(&now->meeting);
+    own_exchange_close(&now->own);
     return code;
 }
 

@@ -7,8 +7,8 @@
 
 #include "cli/verify/verify_difference.h"
 
-#define VERIFY_MODES 8
-#define VERIFY_PAIRS 12
+#define VERIFY_MODES 10
+#define VERIFY_PAIRS 14
 
 typedef struct verification {
     compare_setup setup;

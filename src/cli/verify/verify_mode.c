@@ -18,6 +18,7 @@ static const struct {
              [VERIFY_OVERLAP] = {"overlap", YOKE_SCHEDULE_OVERLAP},
              [VERIFY_SHARDED] = {"sharded", YOKE_SCHEDULE_SHARDED},
              [VERIFY_DDP] = {"ddp", YOKE_SCHEDULE_OVERLAP},
+             [VERIFY_OWN] = {"own", YOKE_SCHEDULE_CLASSIC},
              [VERIFY_FILE] = {"file", YOKE_SCHEDULE_CLASSIC}};
 
 const char *verify_mode_name(const verify_mode *mode) {
@@ -38,6 +39,7 @@ static yoke_status open_reference(verify_mode *mode, const compare_setup *setup,
 static yoke_status open_engine(verify_mode *mode, const compare_setup *setup) {
     compare_role role = {.devices = mode->devices,
                          .schedule = kinds[mode->kind].schedule,
+                         .exchange = mode->exchange,
                          .rank = {.struct_size = sizeof role.rank}};
     return compare_engine_create(&mode->engine, setup, &role);
 }

@@ -12,6 +12,7 @@ typedef enum verify_kind {
     VERIFY_OVERLAP,
     VERIFY_SHARDED,
     VERIFY_DDP, /* ranks */
+    VERIFY_OWN, /* classic, with an exchange of the user */
     VERIFY_FILE /* --against */
 } verify_kind;
 
@@ -22,8 +23,9 @@ typedef struct verify_mode {
     compare_engine *engine;
     compare_ranks *ranks;
     yoke_reference *reference;
-    const yoke_tensor_file *file;     /* not the mode's to close */
-    const struct verify_mode *leader; /* of a reference: the mode it starts from */
+    const yoke_tensor_file *file;         /* not the mode's to close */
+    const struct verify_mode *leader;     /* of a reference: the mode it starts from */
+    const yoke_custom_exchange *exchange; /* of VERIFY_OWN */
     /* After the latest step: all tensors of the model but the integer ones, in their order. */
     double *weights, *gradients; /* [count] */
     bool has_gradients;          /* of that step */

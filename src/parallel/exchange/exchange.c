@@ -12,6 +12,7 @@ _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all
 /* Life. */
 
 yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind) {
+    if (kind->check != NULL) TRY(kind->check(step));
     yoke_exchange *exchange = yoke_calloc(1, kind->bytes);
     if (exchange == NULL) return FAIL_MEMORY(kind->bytes, "the exchange");
     exchange->kind = kind;

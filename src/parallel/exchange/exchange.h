@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange: how a finished bucket of gradients becomes new weights everywhere. There is one
- * table and five kinds of exchange behind it; a step calls the table and never asks which kind it
+ * table and six kinds of exchange behind it; a step calls the table and never asks which kind it
  * has.
  *
  *   exchange_threads.c     DataParallel, lanes that share memory: the workers sum, update, publish
@@ -8,7 +8,8 @@
  *   exchange_queued.c      devices with streams: the same, queued on the communication streams, or
  *                          DDP over NCCL
  *   exchange_all_reduce.c  DDP on CPU devices: all-reduce, then every rank updates itself
- *   exchange_shared.c      DDP's sharded schedule over shared memory: ranks update as threads do */
+ *   exchange_shared.c      DDP's sharded schedule over shared memory: ranks update as threads do
+ *   exchange_custom.c      DataParallel whose sums the host program makes */
 #ifndef PARALLEL_EXCHANGE_H
 #define PARALLEL_EXCHANGE_H
 
@@ -25,8 +26,10 @@ typedef enum yoke_change { YOKE_CHANGED_NOTHING, YOKE_CHANGED_PART, YOKE_CHANGED
 typedef struct yoke_exchange_kind {
     size_t bytes;       /* of the exchange, whose first member is a yoke_exchange */
     bool joins_ranks;   /* its participants are the ranks, not the lanes */
+    bool times_itself;  /* on modelled links; exchange_links.c does so for the others */
     bool takes_factors; /* it sums by exchange_memory.c, where every lane reads all replicas */
-    bool (*fits)(const yoke_step *step); /* NULL: exchange_kinds.c says where */
+    yoke_status (*check)(const yoke_step *step); /* whether the options allow it; NULL: they do */
+    bool (*fits)(const yoke_step *step);         /* NULL: exchange_kinds.c says where */
 
     /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
     yoke_status (*place)(yoke_exchange *exchange, size_t bytes, float **parameters,
@@ -73,7 +76,7 @@ typedef struct yoke_exchange_kind {
 } yoke_exchange_kind;
 
 extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_nodes, yoke_exchange_queued,
-    yoke_exchange_all_reduce, yoke_exchange_shared;
+    yoke_exchange_all_reduce, yoke_exchange_shared, yoke_exchange_custom;
 
 /* What replicate is to send. */
 typedef struct yoke_stale {
@@ -119,6 +122,7 @@ struct yoke_exchange {
     /* yoke_shadow_choose decides: updates write the owner's shadow, too; publish moves it in place
      * of weights that plans read in no other form, which the other lanes then do not have. */
     bool writes_shadow, publishes_shadow;
+    bool summed;              /* participant 0 has the sum of a step in place of its gradient */
     bool root_is_behind;      /* so the root does not have other owners' new weights in float32 */
     yoke_bucket_times *times; /* on modelled links; NULL: there are none */
 };

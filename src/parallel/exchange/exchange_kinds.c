@@ -3,6 +3,7 @@
 #include "parallel/exchange/exchange.h"
 
 const yoke_exchange_kind *yoke_exchange_kind_for(const yoke_step *step) {
+    if (step->options.custom_exchange != NULL) return &yoke_exchange_custom;
     if (step->queued) return &yoke_exchange_queued;
     if (step->ranks.process_group == NULL)
         return yoke_exchange_nodes.fits(step) ? &yoke_exchange_nodes : &yoke_exchange_threads;

@@ -64,7 +64,7 @@ static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times
 }
 
 yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
-    if (exchange->step->watch.links == NULL) return YOKE_OK;
+    if (exchange->step->watch.links == NULL || exchange->kind->times_itself) return YOKE_OK;
     size_t devices = (size_t)device_count(exchange->step);
     yoke_bucket_times *times = exchange->times = yoke_calloc(1, sizeof *times);
     if (times == NULL) return FAIL_MEMORY(sizeof *times, "times of buckets");
@@ -132,7 +132,8 @@ bool yoke_exchange_links_summed(const yoke_exchange *exchange, int bucket) {
     return yoke_now_ns() >= exchange->times->clock.summed_ns[bucket];
 }
 
-static void await(yoke_step *step, int lane, uint64_t until_ns, yoke_link_bytes carried) {
+void yoke_exchange_links_sleep(yoke_step *step, int lane, uint64_t until_ns,
+                               yoke_link_bytes carried) {
     yoke_span span = yoke_wait_begin(YOKE_STAGE_COUNT, YOKE_NO_BUCKET);
     span.bytes = span.sent = carried.sent;
     span.received = carried.received;
@@ -142,7 +143,8 @@ static void await(yoke_step *step, int lane, uint64_t until_ns, yoke_link_bytes 
 
 void yoke_exchange_links_await(yoke_exchange *exchange, int lane, int bucket) {
     if (yoke_exchange_links_summed(exchange, bucket)) return;
-    await(exchange->step, lane, exchange->times->clock.summed_ns[bucket], (yoke_link_bytes){0});
+    yoke_exchange_links_sleep(exchange->step, lane, exchange->times->clock.summed_ns[bucket],
+                              (yoke_link_bytes){0});
 }
 
 /* The timeline's row of the lane's link: every bucket, and with clipping the weights behind them.
@@ -178,5 +180,5 @@ void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
     yoke_link_bytes carried = yoke_links_take(step->watch.links, step->ranks.rank + lane);
     pthread_mutex_unlock(&times->mutex);
     record_travel(exchange, lane);
-    await(step, lane, times->clock.published_ns[last], carried);
+    yoke_exchange_links_sleep(step, lane, times->clock.published_ns[last], carried);
 }

@@ -26,4 +26,8 @@ void yoke_exchange_links_await(yoke_exchange *exchange, int lane, int bucket);
 /* Sleeps until all devices would have their new weights. */
 void yoke_exchange_links_finish(yoke_exchange *exchange, int lane);
 
+/* Sleeps until then, as a wait of the timeline that names what the lane's link has carried. */
+void yoke_exchange_links_sleep(yoke_step *step, int lane, uint64_t until_ns,
+                               yoke_link_bytes carried);
+
 #endif

@@ -256,7 +256,7 @@ static yoke_status sum_part(yoke_exchange *exchange, int lane, const gradient_pa
 /* Sums and checks the lane's slice of a bucket; or the sum lies on participant 0 already. */
 static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
-    bool is_summed = step->flight.contributors < 2 || step->gradient.on_root;
+    bool is_summed = step->flight.contributors < 2 || step->gradient.on_root || exchange->summed;
     bool clips = yoke_exchange_clips(exchange);
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
     size_t end = slice.offset + slice.elements;
@@ -277,6 +277,7 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
 static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice};
 
 static bool sums_as_it_updates(const yoke_exchange *exchange, int lane, const gradient_part *part) {
+    if (exchange->summed) return false;
     return (!yoke_exchange_waits(exchange) && exchange->step->flight.contributors > 1) ||
            is_bounded(exchange, lane, part);
 }

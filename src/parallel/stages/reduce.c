@@ -25,7 +25,8 @@ static yoke_status begin(yoke_step *step) {
 }
 
 static bool travels(const yoke_step *step) {
-    return !step->gradient.on_root && step->flight.contributors > 1;
+    return !step->gradient.on_root && step->flight.contributors > 1 &&
+           !step->exchange->kind->times_itself;
 }
 
 static size_t bytes(const yoke_step *step, int lane) {
