@@ -289,6 +289,26 @@ class Exchange(Case):
             with self.subTest(name):
                 self.assertIn(text, self.grade(self.build("wrong", f"-DWRONG={name}"), 1)["wrong"])
 
+    def test_one_in_python_is_graded_alike(self):
+        told = self.grade(EXCHANGES / "ring.py", 0)
+        self.assertAlmostEqual(told["own_ms"], told["ring_ms"], delta=0.002)
+        self.assertIn("sums differ", self.grade(ROOT / "docs/course/exchange.py", 1)["wrong"])
+
+    def test_what_goes_wrong_in_python_is_named_with_its_line(self):
+        body = {"raises.py": ("raise KeyError('x')", "KeyError: 'x', in line 2"),
+                "behind.py": ("bucket.gradients[1][bucket.count] = 1", "IndexError"),
+                "nobody.py": ("bucket.send(0, bucket.devices, 0, 1)", "send from device 0 to device 2"),
+                "much.py": ("bucket.send(0, 1, 0, bucket.count + 1)", "bucket 0 has 1"),
+                "negative.py": ("bucket.send(0, 1, -1, 1)", "bucket 0 has 1"),
+                "exits.py": ("import os; os._exit(0)", "Python has ended")}
+        for name, (line, text) in body.items():
+            with self.subTest(name):
+                self.write(name, f"def all_reduce(bucket):\n    {line}\n")
+                self.assertIn(text, self.grade(name, 1)["wrong"])
+        self.refused(65, "no function all_reduce", "lesson", "exchange", self.write("none.py", "a = 1"))
+        self.refused(65, "in line 2", "lesson", "exchange", self.write("bad.py", "a = 1\nb = (\n"))
+        self.refused(66, "no python3", "lesson", "exchange", EXCHANGES / "ring.py", env=dict(os.environ, PATH="/nowhere"))
+
     def test_one_without_an_end_has_a_deadline(self):
         self.assertIn("no end within 20 s", self.grade(self.build("wrong", "-DWRONG=LOOPS"), 1)["wrong"])
 

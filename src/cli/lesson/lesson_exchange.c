@@ -21,6 +21,7 @@
 #include "cli/verify/own_exchange.h"
 
 #define LIMIT_S 20 /* of a trial, which takes a tenth of a second */
+#define PYTHON_LIMIT_S 60
 #define TRAINING_LIMIT_S 60
 
 /* Dies with this process; SIGALRM ends it after its time. */
@@ -41,12 +42,12 @@ static int await(pid_t pid) {
 }
 
 /* What ended the trial, if it says nothing itself. */
-static void name_end(exchange_trial *trial, int state) {
+static void name_end(exchange_trial *trial, int state, unsigned limit_s) {
     if (trial->done || trial->wrong[0] != '\0') return;
     int number = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
     if (number == SIGALRM)
-        snprintf(trial->wrong, TRIAL_TEXT, "%.300s: it has no end within %d s", trial->doing,
-                 LIMIT_S);
+        snprintf(trial->wrong, TRIAL_TEXT, "%.300s: it has no end within %u s", trial->doing,
+                 limit_s);
     else if (number != 0)
         snprintf(trial->wrong, TRIAL_TEXT, "%.300s: it crashes: SIG%s, %s", trial->doing,
                  sigabbrev_np(number), strsignal(number));
@@ -55,15 +56,16 @@ static void name_end(exchange_trial *trial, int state) {
 }
 
 static int try_exchange(exchange_trial *trial, const yoke_custom_exchange *exchange) {
+    unsigned limit_s = exchange->payload != NULL ? PYTHON_LIMIT_S : LIMIT_S; /* own_python */
     fflush(NULL);
     pid_t parent = getpid(), pid = fork();
     if (pid < 0) return cli_system_error("cannot start a process");
     if (pid == 0) {
-        become_child(parent, LIMIT_S);
+        become_child(parent, limit_s);
         exchange_trial_run(trial, exchange);
         _exit(0);
     }
-    name_end(trial, await(pid));
+    name_end(trial, await(pid), limit_s);
     return -1;
 }
 

@@ -71,6 +71,14 @@ static yoke_status load(own_exchange *own, const char *path, const char *object)
     return cli_refuse(YOKE_ERROR_DATA, "%s has no function all_reduce", path);
 }
 
+static yoke_status load_python(own_exchange *own, const char *path) {
+    yoke_status status = own_python_open(&own->python, path);
+    own->exchange = (yoke_custom_exchange)YOKE_CUSTOM_EXCHANGE_INIT;
+    own->exchange.payload = own->python;
+    if (status == YOKE_OK) own->exchange.all_reduce = own_python_all_reduce;
+    return status;
+}
+
 static bool ends_with(const char *text, const char *end) {
     size_t length = strlen(text), own = strlen(end);
     return length >= own && strcmp(text + length - own, end) == 0;
@@ -82,8 +90,9 @@ yoke_status own_exchange_open(own_exchange *own, const char *path) {
     if (realpath(path, absolute) == NULL)
         return cli_refuse(YOKE_ERROR_MISSING, "%s: cannot open: %s", path, strerror(errno));
     if (ends_with(path, ".so")) return load(own, path, absolute);
+    if (ends_with(path, ".py")) return load_python(own, absolute);
     if (!ends_with(path, ".c"))
-        return cli_refuse(YOKE_ERROR_ARGUMENT, "%s: an exchange is a file *.c, or *.so", path);
+        return cli_refuse(YOKE_ERROR_ARGUMENT, "%s: an exchange is a file *.c, *.py or *.so", path);
     if (launch_folder_make(folder, "exchange") >= 0) return YOKE_ERROR_IO;
     snprintf(object, sizeof object, "%s/exchange.so", folder);
     yoke_status status = compile(path, object);
@@ -95,5 +104,6 @@ yoke_status own_exchange_open(own_exchange *own, const char *path) {
 
 void own_exchange_close(own_exchange *own) {
     if (own->library != NULL) dlclose(own->library);
+    own_python_close(own->python);
     *own = (own_exchange){.library = NULL};
 }

@@ -58,7 +58,7 @@ static const cli_option options[] = {
     {"record-every", "N", "record the tensors of every Nth step, and of the last (1)",
      AT(record_every), 1, 1e5},
     {"against", "FILE", "compare with a recorded run, of yoke or of another program", AT(against)},
-    {"exchange", "FILE", "an exchange of your own, a C file with all_reduce: docs/lesson.md",
+    {"exchange", "FILE", "an exchange of your own, C or Python with all_reduce: docs/lesson.md",
      AT(exchange)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
@@ -148,7 +148,7 @@ static verify_mode *add_reference(session *now, const verify_mode *leader) {
 
 /* Its order of sums is its own: it agrees with a built-in one up to rounding. */
 static void plan_own(session *now, const verify_mode *classic) {
-    if (now->own.library == NULL) return;
+    if (now->own.exchange.all_reduce == NULL) return;
     verify_mode *own = add_mode(now, VERIFY_OWN, classic->devices);
     own->exchange = &now->own.exchange;
     add_pair(now, own, classic, VERIFY_TOLERANCE);
