@@ -47,7 +47,7 @@ void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_repor
         const yoke_report_mode *mode = &report->modes[i];
         double ms = yoke_mode_step_ms(mode);
         if (first_only ? !mode->first : mode->devices != most) continue;
-        if (!(ms > 0)) continue;
+        if (!(ms > 0) || mode->unlike) continue;
         if (*fast == NULL || ms < yoke_mode_step_ms(*fast)) *fast = mode;
         if (*slow == NULL || ms > yoke_mode_step_ms(*slow)) *slow = mode;
     }
@@ -75,7 +75,7 @@ static void say_throughput(yoke_html *out, const yoke_report *report) {
     const char *before = ": ";
     for (int i = 0; i < report->mode_count; i++) {
         const yoke_report_mode *mode = &report->modes[i];
-        if (mode->devices != most || !(mode->images_per_second.value > 0)) continue;
+        if (mode->devices != most || !(mode->images_per_second.value > 0) || mode->unlike) continue;
         yoke_html_write(out, "%s%s %s times as many", before, mode->name,
                         NUMBER(mode->images_per_second.value / one));
         before = ", ";

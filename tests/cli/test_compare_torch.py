@@ -99,10 +99,15 @@ class Posing(Case):
     def test_it_races_on_all_devices_alone_and_in_the_lesson(self):
         _, _, modes = self.told("--devices", "3xcpu", "--counts", "doubling")
         self.assertEqual([mode["devices"] for name, mode in modes.items() if "torch" in name], [1, 3])
-        _, said, modes = self.told("--lesson", "--devices", "2xcpu")
+        page = self.folder / "page.html"
+        _, said, modes = self.told("--lesson", "--devices", "2xcpu", "--html", str(page))
         self.assertEqual(list(modes), ["single", "torch eager", "dp python", "dp classic", "dp nccl", "dp overlap", "ddp",
                                        "torch ddp"])
         self.assertIn("torch ddp knows no modelled link", said)
+        text = page.read_text()
+        self.assertIn("torch ddp knows no modelled link", text)
+        self.assertNotRegex(text, "torch ddp [0-9.]+ times as many")
+        self.assertRegex(text, "ddp [0-9.]+ times as many")
 
     def test_its_speed_is_compared_where_it_pays_the_same(self):
         enough = ["--rounds", "6", "--seconds", "60"]

@@ -99,6 +99,17 @@ static yoke_status note_apart(yoke_report *report, const compare_result *result)
     return YOKE_OK;
 }
 
+static yoke_status note_unlike(yoke_report *report, const compare_result *result) {
+    for (int i = 0; i < result->mode_count; i++)
+        if (!compare_pays(result, &result->modes[i]))
+            TRY(yoke_report_add_note(report,
+                                     "%s knows no %s: it does not pay what the others pay, and its "
+                                     "speed is compared with nobody's.",
+                                     compare_kind_name(result->modes[i].kind),
+                                     compare_unknown(result)));
+    return YOKE_OK;
+}
+
 static yoke_status add_notes(yoke_report *report, const compare_result *result) {
     char order[1024] = "Their number is too small to tell which mode is faster.";
     int most = result->modes[result->mode_count - 1].devices;
@@ -112,6 +123,7 @@ static yoke_status add_notes(yoke_report *report, const compare_result *result) 
         TRY(yoke_report_add_note(
             report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
     TRY(note_apart(report, result));
+    TRY(note_unlike(report, result));
     TRY(note_order(report, result));
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
@@ -201,6 +213,7 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
     yoke_report_mode *mode;
     TRY(yoke_report_add_mode(report, compare_kind_name(from->kind), &mode));
     mode->devices = from->devices;
+    mode->unlike = !compare_pays(result, from);
     mode->step_ms = interval_of(from->step_ms);
     mode->images_per_second = interval_of(from->images_per_second);
     mode->speedup = interval_of(from->speedup);

@@ -137,6 +137,10 @@ bool compare_pays(const compare_result *result, const compare_mode *mode) {
     return alike || !compare_is_torch(mode->kind) || mode->devices == 1;
 }
 
+const char *compare_unknown(const compare_result *result) {
+    return result->setup.link[0] != '\0' ? "modelled link" : "straggler";
+}
+
 static bool is_unrecorded(compare_kind kind) {
     return compare_is_apart(kind) || compare_is_torch(kind);
 }

@@ -117,6 +117,7 @@ const compare_mode *compare_find(const compare_result *result, compare_kind kind
 /* Whether the mode pays for its exchange what the others pay: PyTorch's ranks know neither the
  * modelled link nor the straggler. */
 bool compare_pays(const compare_result *result, const compare_mode *mode);
+const char *compare_unknown(const compare_result *result); /* which of the two: "straggler" */
 /* Whether every figure of `slow` lies above those of `fast`: the intervals are disjoint. */
 bool compare_is_slower(const compare_mode *slow, const compare_mode *fast);
 /* The modes on so many devices whose intervals are disjoint, and that the others cannot be told

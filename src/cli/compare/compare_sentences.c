@@ -205,8 +205,7 @@ static void say_torch(FILE *out, const compare_result *result, int devices) {
                 "%s knows no %s: it does not pay what the others pay, and its speed is compared "
                 "with "
                 "nobody's.",
-                compare_kind_name(torch->kind),
-                result->setup.link[0] != '\0' ? "modelled link" : "straggler");
+                compare_kind_name(torch->kind), compare_unknown(result));
     }
 }
 
