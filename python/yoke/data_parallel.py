@@ -14,6 +14,7 @@ from ._arguments import algorithm_cache, set_option
 from ._library import LIBRARY, make
 from .builder import Model
 from .engine.batches import Batch, as_array
+from .engine.exchange import Exchange
 from .engine.groups import Rate, frozen_names, listed, set_groups
 from .engine.weights import facts, read_gradients, read_weights, torch_state, write_weights
 
@@ -38,6 +39,7 @@ class DataParallel:
     lr_schedule, steps, warmup_steps, lr_gamma, epoch_steps: as yoke_lr_schedule, or lr_schedule is a function of the step.
     batch: rows of the largest batch; None: those of the first. on_step: gets a dict after every step.
     process_group: of yoke.ProcessGroup; see yoke.DistributedDataParallel.
+    exchange: a function of a bucket that makes the sums of gradients on CPU devices: docs/lesson.md.
 
     Of a module the first call makes the model, with its inputs as the example. Inputs are arrays or CPU tensors with the
     batch in dimension 0, read where they lie; a call holds them until it returns, and nobody may write to them meanwhile.
@@ -49,7 +51,8 @@ class DataParallel:
                  batch: int | None = None, threads: int = 0, groups: list[dict[str, Any]] | None = None,
                  lr_schedule: str | Callable[[int], float] = "constant", steps: int = 0, warmup_steps: int = 0,
                  lr_gamma: float = 0.0, epoch_steps: int = 0, on_step: Callable[[dict[str, Any]], object] | None = None,
-                 process_group: ProcessGroup | None = None, **options: Unpack[EngineOptions]):
+                 process_group: ProcessGroup | None = None, exchange: Callable[[Any], object] | None = None,
+                 **options: Unpack[EngineOptions]):
         self.model: Model | None = module if isinstance(module, Model) else None
         self._module, self._device_list, self._threads, self._rows = module, devices, threads, batch
         self._loss, self._groups, self._process_group = (loss, loss_options or {}), listed(groups), process_group
@@ -69,6 +72,9 @@ class DataParallel:
         self._rate = rate if rate.function or rate.schedule else None
         if process_group is not None:
             self._options.process_group = process_group.handle
+        if exchange is not None:
+            self._exchange = Exchange(exchange)
+            self._options.custom_exchange = self._exchange.address
 
     def step(self, inputs: Any, labels: Any = None, learning_rate: float | None = None) -> float:
         """One update; returns the loss. inputs: an array, or a tuple of them. labels: classes as integers, or float

@@ -56,6 +56,42 @@ class Mirror(unittest.TestCase):
                          ["input", "axis", "begin", "end", "fill"])
 
 
+def sum_by_root(bucket):
+    for device in range(1, bucket.devices):
+        bucket.send(device, 0, 0, bucket.count)
+        bucket.gradients[0] += bucket.inboxes[0]
+    for device in range(1, bucket.devices):
+        bucket.send(0, device, 0, bucket.count)
+        bucket.gradients[device][:] = bucket.inboxes[device]
+
+
+class Exchanges(unittest.TestCase):
+    def weights(self, **options):
+        engine = yoke.DataParallel(two_layers(), devices="3xcpu", threads=1, algorithm="direct", **options)
+        for step in range(3):
+            engine.step(rows(12, 12, seed=step), numpy.arange(12) % 3)
+        return engine.state_dict()
+
+    def test_sums_of_python_in_the_order_of_the_devices_give_the_bits_of_the_built_in_exchange(self):
+        expected, found = self.weights(), self.weights(exchange=sum_by_root)
+        for name, values in expected.items():
+            self.assertEqual(numpy.asarray(values).tobytes(), numpy.asarray(found[name]).tobytes(), name)
+
+    def test_an_exchange_that_does_nothing_learns_something_else(self):
+        expected, found = self.weights(), self.weights(exchange=lambda bucket: None)
+        self.assertNotEqual(*(numpy.asarray(one["fc1.weight"]).tobytes() for one in (expected, found)))
+
+    def test_what_goes_wrong_in_it_comes_out_of_the_step(self):
+        with self.assertRaisesRegex(KeyError, "cable"):
+            self.weights(exchange=lambda bucket: {}["cable"])
+        with self.assertRaisesRegex(yoke.YokeError, "send from device 0 to device 3"):
+            self.weights(exchange=lambda bucket: bucket.send(0, 3, 0, 1))
+        with self.assertRaisesRegex(ValueError, "from -1"):
+            self.weights(exchange=lambda bucket: bucket.send(0, 1, -1, 1))
+        with self.assertRaisesRegex(yoke.YokeError, "with shards"):
+            self.weights(exchange=sum_by_root, shards=4)
+
+
 class Models(unittest.TestCase):
     def test_a_model_of_python_trains_to_the_bits_of_the_preset(self):
         inputs, labels = rows(48, 12), numpy.arange(48) % 3

@@ -185,19 +185,19 @@ const lesson_row lesson_table[] = {
      "Compression",
      {"simulate v100:resnet50 --devices 8 --mode ddp-ring --link 0.3,20",
       "simulate v100:resnet50 --devices 8 --mode ddp-ring --link 0.6,20",
-      "simulate v100:resnet50 --devices 8 --mode ddp-ring --link nvlink4"},
+      "simulate v100:resnet50 --devices 8 --mode ddp-ring --link 450,3",
+      "simulate v100:resnet50 --devices 8 --mode ddp-ring --link 900,3"},
      NULL,
-     {"Eight GPUs compute for 0.31 s a step; their ring over 0.3 GB/s takes 0.60 s, and most of it "
-      "comes after backward: a step takes 0.70 s. Gradients in bfloat16 have half the bytes. How "
+     {"Eight GPUs compute for 0.30 s a step; their ring over 0.3 GB/s takes 0.60 s, and most of it "
+      "comes after backward: a step takes 0.71 s. Gradients in bfloat16 have half the bytes. How "
       "many times as fast is a step?",
       LESSON_NUMBER, "times", "$1.runs[mode=ddp-ring].step_ms / $2.runs[mode=ddp-ring].step_ms",
       0.08, false,
       "Half the bytes take as long as all of them over twice the bandwidth. The ring is shorter by "
       "0.30 s, the computing stays: less than twice as fast."},
-     {"The same over NVLink, where a step takes as long as its computing. How many times as fast "
-      "is "
-      "a step with half the bytes?",
-      LESSON_NUMBER, "times", "1 + $3.runs[mode=ddp-ring].wait_ms / $3.runs[mode=ddp-ring].step_ms",
+     {"The same over NVLink, 450 GB/s, where no transfer outlasts backward. How many times as fast "
+      "is a step with half the bytes?",
+      LESSON_NUMBER, "times", "$3.runs[mode=ddp-ring].step_ms / $4.runs[mode=ddp-ring].step_ms",
       0.02, false,
       "There is nothing left to save: the transfers already hide behind backward. Compression pays "
       "only where links take the time, and rounding is its price."}},
