@@ -55,7 +55,7 @@ globalThis.yokePlay = (() => {
         if (mode === "dp-async" && state.stale >= 0)
             words.push("--max-staleness", `${Math.max(1, state.devices - 1 + state.stale)}`);
         if (state.spread >= 0) words.push("--spread", `${state.spread}`);
-        return state.slow > 1 ? [...words, "--straggler", `1:${state.slow}`] : words;
+        return state.slow > 1 && `${devices}` !== "1" ? [...words, "--straggler", `1:${state.slow}`] : words;
     }
 
     // One mode: on the devices of the slider, and on others for the curve. A bound is for at most so many devices.
@@ -84,7 +84,8 @@ globalThis.yokePlay = (() => {
 
     function titleOf(modes, [first, second]) {
         const {number} = yokePage, ms = (run) => `${number(run.step_ms)} ms`;
-        if (state.devices === 1 || !second) return `A step on ${state.devices} takes ${ms(first)}`;
+        if (state.devices === 1) return `A step on one device takes ${ms(first)}`;
+        if (!second) return `A step on ${state.devices} devices takes ${ms(first)}`;
         const gain = first.step_ms / second.step_ms, times = number(Math.max(gain, 1 / gain));
         return `On ${state.devices} devices ${modes[0]} takes ${ms(first)}, ${modes[1]} ${ms(second)}: ` +
             (times === "1.00" ? "equally fast" : `${times} times as ${gain > 1 ? "fast" : "long"}`);

@@ -199,6 +199,12 @@ class Shown(unittest.TestCase):
             self.assertAlmostEqual(added, 0.5 * even["single", 1]["step_ms"], delta=0.5)
         self.assertEqual(yoke("simulate", "h100:resnet50", "--straggler", "1:0.5").returncode, 2)
 
+    def test_a_straggler_is_one_of_the_devices(self):
+        refused = yoke("simulate", "h100:resnet50", "--straggler", "8:2", "--devices", "2..8")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--straggler 8:2: --devices 2..8 has device 0 to 7", refused.stderr)
+        self.assertEqual(yoke("simulate", "h100:resnet50", "--straggler", "7:2", "--devices", "2..8").returncode, 0)
+
     def test_rows_scale_what_computes_them(self):
         of_profile = json.loads(profile().read_text())
         fixed = of_profile["host_ms"] + 1e-6 * of_profile["update_ns_per_byte"] * sum(
@@ -410,6 +416,8 @@ class Published(unittest.TestCase):
         self.assertNotIn("spread", yoke("simulate", "h100:resnet50", "--spread", 0).stdout)
         self.assertNotIn("spread", yoke("simulate", profile()).stdout)
         self.assertIn("spread   0.1 between devices; all wait", yoke("simulate", profile(), "--spread", 0.1).stdout)
+        self.assertIn("spread   0.1 between devices; nobody waits",
+                      yoke("simulate", profile(), "--spread", 0.1, "--mode", "dp-async").stdout)
 
     def test_advice_tells_the_slowest_device_from_the_links(self):
         """7.1 % = 1 - 1 / (1 + 0.054 e(8)), of forward and backward."""

@@ -101,8 +101,9 @@ void simulate_spread_text(const simulate_setup *setup, char *text, size_t size) 
     bool fitted = setup->published && spread == PUBLISHED_SPREAD;
     text[0] = '\0';
     if (spread > 0)
-        snprintf(text, size, "%g between devices%s; all wait for the slowest", spread,
-                 fitted ? " (fitted to published machines)" : "");
+        snprintf(text, size, "%g between devices%s; %s", spread,
+                 fitted ? " (fitted to published machines)" : "",
+                 setup->nobody_waits ? "nobody waits for another" : "all wait for the slowest");
 }
 
 void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size) {

@@ -41,6 +41,7 @@ typedef struct simulate_setup {
     yoke_topology topology;
     bool found;          /* the link is this machine's, and so is the kind of device */
     bool published;      /* the profile is computed from published figures (published.h) */
+    bool nobody_waits;   /* the only mode is dp-async */
     char link_text[128]; /* "12.3 GB/s, 5 us, switch" */
 } simulate_setup;
 
@@ -48,7 +49,7 @@ typedef struct simulate_setup {
  * profile of another model or device. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
                                 const char *name);
-/* "5.4 % between devices, the slowest of 8 ..."; "": all are alike. */
+/* "0.054 between devices; all wait for the slowest"; "": all are alike. */
 void simulate_spread_text(const simulate_setup *setup, char *text, size_t size);
 /* Who straggles, and how much; "" nobody does. */
 void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size);

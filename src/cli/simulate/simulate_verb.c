@@ -150,9 +150,14 @@ int simulate_main(int argc, char **argv) {
                                "--devices %s: numbers of 1 to %d in rising order, as in 1,2,4, or "
                                "a range of powers of two, as in 1..%d",
                                arguments.devices, YOKE_SIMULATED_DEVICES, YOKE_SIMULATED_DEVICES);
+    if (arguments.straggler.index >= devices.counts[devices.count - 1])
+        return cli_usage_error("simulate", "--straggler %s: --devices %s has device 0 to %d",
+                               arguments.straggler.text, arguments.devices,
+                               devices.counts[devices.count - 1] - 1);
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
+    setup.nobody_waits = arguments.mode == YOKE_SIMULATED_ASYNC + 1;
     setup.topology.interpreter_us = arguments.interpreter_us;
     /* Without lock time no lane waits. */
     setup.topology.handover_us = arguments.interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
