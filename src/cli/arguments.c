@@ -222,9 +222,10 @@ bool cli_names_option(const char *word, const char *name) {
     return strncmp(word, "--", 2) == 0 && matches(name, word + 2, strcspn(word + 2, "="));
 }
 
-/* The value that may be left out: 100 in "[N=100]". */
+/* The value that may be left out: 100 in "[N=100]". A field may keep the text, so it stays; no verb
+ * has two options of this kind. */
 static int store_implied(const cli_verb *verb, const cli_option *option, void *values) {
-    char text[WORD_BYTES];
+    static char text[WORD_BYTES];
     const char *begin = strchr(option->value, '=') + 1;
     snprintf(text, sizeof text, "%.*s", (int)strcspn(begin, "]"), begin);
     return cli_store(verb, option, text, values);

@@ -164,6 +164,13 @@ class Trouble(Case):
         bare = self.program(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
         self.fails(2, ["--with-torch", "has no torch", "-m pip install torch", "--with-torch PATH"], bare)
 
+    def test_without_a_name_it_is_python3_of_the_path(self):
+        result = subprocess.run([YOKE, "compare", *SMALL, "--with-torch", "--html", self.folder / "page.html"],
+                                capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                                env=environment({"PATH": str(self.folder)}))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--with-torch: cannot run 'python3'", result.stderr)
+
     def test_no_program_and_none_that_can_be_run(self):
         self.fails(2, ["cannot run '/nonexistent/python'", "--with-torch PATH"], "/nonexistent/python")
         (self.folder / "text").write_text("x")
