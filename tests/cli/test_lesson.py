@@ -108,6 +108,8 @@ class Lessons(Case):
         fast = self.said("lesson", 10, "--predict", "1")["prediction"]
         self.assertAlmostEqual(fast["measured"], run[10][0]["ddp-ring"]["step_ms"] / run[10][1]["ddp-ring"]["step_ms"], 6)
         self.assertAlmostEqual(fast["off"], 1 / fast["measured"], 6)
+        unequal = self.said("lesson", 7, "--predict", "3")["prediction"]
+        self.assertAlmostEqual(unequal["measured"], 3, delta=0.01)  # but for the one slow device all are alike
 
     def test_an_order_counts_the_pairs_that_are_the_other_way_round(self):
         for order, pairs in (("classic,tree,ring", 0), ("tree,classic,ring", 1), ("ring,tree,classic", 3)):

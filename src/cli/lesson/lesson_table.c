@@ -132,8 +132,9 @@ const lesson_row lesson_table[] = {
     {7,
      "unequal",
      "Unequal devices",
-     {"simulate v100:resnet50 --devices 2 --link nvlink4 --mode dp-overlap",
-      "simulate v100:resnet50 --devices 2 --link nvlink4 --mode dp-overlap --straggler 1:3"},
+     {"simulate v100:resnet50 --devices 2 --spread 0 --link nvlink4 --mode dp-overlap",
+      "simulate v100:resnet50 --devices 2 --spread 0 --link nvlink4 --mode dp-overlap "
+      "--straggler 1:3"},
      NULL,
      {"One of two devices takes three times as long, and both get half of the rows. How many times "
       "as long is a step as with two fast devices?",
