@@ -293,6 +293,11 @@ class Options(unittest.TestCase):
         self.assertAlmostEqual(json.loads(result.stdout)["runs"][0]["step_ms"], ran["step_ms"], delta=1e-5)
         self.assertEqual(found["link"]["origin"], "stated")
 
+    def test_the_result_is_printed_before_a_profile_that_cannot_be_written(self):
+        result = yoke("doctor", TRACES / "ddp-gpu.json.gz", "--profile", folder())
+        self.assertEqual(result.returncode, 74)
+        self.assertIn("ran: 10.000 ms measured", result.stdout)
+
     def test_devices_and_rows(self):
         found = diagnosed(TRACES / "single.json.gz", "--devices", 8, "--rows", 7)
         self.assertEqual((found["simulated_devices"], found["devices"]["origin"]), (8, "stated"))

@@ -92,19 +92,17 @@ static yoke_status simulate_all(const yoke_doctor *doctor, doctor_runs *runs) {
 static yoke_status show(const doctor_arguments *arguments, const yoke_doctor *doctor) {
     doctor_runs runs = {0};
     yoke_status status = simulate_all(doctor, &runs);
-    if (status == YOKE_OK && arguments->profile != NULL) {
-        if (doctor->profile.segment_count == 0)
-            status = cli_refuse(YOKE_ERROR_ARGUMENT,
-                                "--profile %s: the trace does not say how many bytes of gradients "
-                                "there are; give --bytes or --parameters",
-                                arguments->profile);
-        else
-            status = yoke_profile_write(&doctor->profile, arguments->profile);
-    }
+    if (status == YOKE_OK && arguments->profile != NULL && doctor->profile.segment_count == 0)
+        status = cli_refuse(YOKE_ERROR_ARGUMENT,
+                            "--profile %s: the trace does not say how many bytes of gradients "
+                            "there are; give --bytes or --parameters",
+                            arguments->profile);
     if (status == YOKE_OK && arguments->json)
         status = doctor_print_json(stdout, doctor, &runs);
     else if (status == YOKE_OK)
         doctor_print_table(stdout, doctor, &runs);
+    if (status == YOKE_OK && arguments->profile != NULL)
+        status = yoke_profile_write(&doctor->profile, arguments->profile);
     for (int i = 0; i < runs.count; i++)
         yoke_simulation_clear(&runs.list[i].found);
     return status;
