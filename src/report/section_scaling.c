@@ -146,9 +146,9 @@ static void write_section(yoke_html *out, const yoke_report *report, bool throug
     yoke_chart(out, throughput ? "throughput" : "step-time");
     write_table(out, report, throughput, ideal);
     yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput",
-                     "A point is %s%s%s.%s%s%s",
+                     "A point, or the end of a bar, is %s%s%s.%s%s%s",
                      report->simulated ? "a simulated step" : "the median of the rounds",
-                     report->interval[0] != '\0' ? "; a bar through it, the " : "",
+                     report->interval[0] != '\0' ? "; the thin line through it, the " : "",
                      report->interval, ideal ? " Ideal: N devices are N times as fast as " : "",
                      ideal ? base->name : "", ideal ? " on one." : "");
 }
