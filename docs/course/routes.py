@@ -61,10 +61,12 @@ def main():
             lanes = route(DEVICES)
             rows.append((f"{name}: {end(lanes):.1f}", []))
             rows += [(f"link of {number}", lane) for number, lane in enumerate(lanes)]
-        draw.lanes(pathlib.Path(sys.argv[1]), "The root's link takes 6 times as long as one copy, a chain 2, a ring 1.5",
+        times = [end(route(DEVICES)) for _, route in routes]
+        draw.lanes(pathlib.Path(sys.argv[1]),
+                   "The root's link takes {:.1f} times as long as one copy, a chain {:.1f}, a ring {:.1f}".format(*times),
                    "When the links of four devices are busy: over the root one copy follows the other, along a chain all "
                    "links carry the same copy, around a ring every link carries parts of it.",
-                   rows, max(end(route(DEVICES)) for _, route in routes), "in copies of all weights over one link")
+                   rows, max(times), "in copies of all weights over one link")
 
 
 if __name__ == "__main__":

@@ -80,4 +80,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:  # a missing file, a folder, a full disk
+        sys.exit(f"{error.filename or sys.argv[0]}: {error.strerror}")
