@@ -41,6 +41,8 @@ static void record(yoke_step *step, int lane, uint64_t begin_ns, uint64_t end_ns
                       .bucket = YOKE_NO_BUCKET};
     yoke_trace_past_span(watch->trace, lane, &span);
     span.track = YOKE_TRACK_LINK;
+    span.bytes = carried.sent + carried.received;
+    span.sent = span.received = 0; /* so that nobody counts them twice */
     yoke_trace_past_span(watch->trace, lane, &span);
 }
 
