@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/png.h"
+#include "pictures/pictures.h"
 #include "report/sections.h"
 
 /* What a text of the page shows, the JSON shows, too. */

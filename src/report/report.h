@@ -186,13 +186,4 @@ yoke_status yoke_report_write(const yoke_report *report, const char *path);
 /* The page as text, which the caller frees. */
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes);
 
-/* A contact sheet: pictures in rows of `columns`, on squares of 64 pixels. */
-typedef struct yoke_report_sheet {
-    const uint8_t *const *pictures; /* [count]: [channels, height, width] each; NULL: left empty */
-    int count, columns;
-    int channels, height, width; /* 3 channels are red, green, blue; of others the first, in grey */
-} yoke_report_sheet;
-/* Writes it as a PNG file. */
-yoke_status yoke_report_write_sheet(const yoke_report_sheet *sheet, const char *path);
-
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "report/png.h"
+#include "pictures/pictures.h"
 #include "report/sections.h"
 
 #define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
