@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/data_survey.h"
 #include "cli/shared_options.h"
-#include "report/report.h"
+#include "pictures/pictures.h"
 
 #define LINES_SHOWN 40 /* of classes and of channels */
 
@@ -203,13 +203,13 @@ static yoke_status write_sheet(const data_survey *training, const char *path) {
                           "--sheet needs images: the rows have no height and width");
     int lines = info->classes > 0 && info->classes < SHEET_LINES ? info->classes : SHEET_LINES;
     if (info->classes == 0) lines = SHEET_COLUMNS;
-    yoke_report_sheet sheet = {.pictures = (const uint8_t *const *)training->pictures,
-                               .count = lines * SHEET_COLUMNS,
-                               .columns = SHEET_COLUMNS,
-                               .channels = info->shape.channels,
-                               .height = info->shape.height,
-                               .width = info->shape.width};
-    yoke_status status = yoke_report_write_sheet(&sheet, path);
+    yoke_contact_sheet sheet = {.pictures = (const uint8_t *const *)training->pictures,
+                                .count = lines * SHEET_COLUMNS,
+                                .columns = SHEET_COLUMNS,
+                                .channels = info->shape.channels,
+                                .height = info->shape.height,
+                                .width = info->shape.width};
+    yoke_status status = yoke_contact_sheet_write(&sheet, path);
     if (status == YOKE_OK) fprintf(stderr, "wrote %s\n", path);
     return status;
 }

@@ -8,40 +8,36 @@
 #include "cli/cli.h"
 #include "cli/shared_options.h"
 
-static yoke_status add_command(yoke_report *report, const train_page *page) {
+static void add_command(yoke_report *report, const train_page *page) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
+    report->failed |= out == NULL;
+    if (out == NULL) return;
     for (int i = 0; page->command[i] != NULL; i++) {
         if (i > 0) fputc(' ', out);
         cli_print_word(out, page->command[i]);
     }
-    bool written = fclose(out) == 0;
-    yoke_status status = written ? yoke_report_add_fact(report, "command", "%s", text) : YOKE_OK;
+    if (fclose(out) == 0) yoke_report_add_fact(report, "command", "%s", text);
     free(text);
-    return status;
 }
 
-static yoke_status add_devices(yoke_report *report, const train_page *page,
-                               const yoke_trainer_summary *summary) {
+static void add_devices(yoke_report *report, const train_page *page,
+                        const yoke_trainer_summary *summary) {
     const yoke_device_info *device = &page->view->devices[0];
     char threads[48] = "";
     if (device->capability == 0)
         snprintf(threads, sizeof threads, ", %d thread%s each", device->threads,
                  device->threads == 1 ? "" : "s");
-    TRY(yoke_report_add_fact(report, "devices", "%d x %s%s", summary->devices, device->description,
-                             threads));
-    if (summary->transport != NULL)
-        TRY(yoke_report_add_fact(report, "mode", "%s, %s, gradients over %s", summary->mode,
-                                 summary->schedule, summary->transport));
-    else
-        TRY(yoke_report_add_fact(report, "mode", "%s, %s", summary->mode, summary->schedule));
-    if (summary->link == NULL) return YOKE_OK;
-    return yoke_report_add_fact(report, "link", "%s, modelled", summary->link);
+    yoke_report_add_fact(report, "devices", "%d x %s%s", summary->devices, device->description,
+                         threads);
+    bool ddp = summary->transport != NULL;
+    yoke_report_add_fact(report, "mode", "%s, %s%s%s", summary->mode, summary->schedule,
+                         ddp ? ", gradients over " : "", ddp ? summary->transport : "");
+    if (summary->link != NULL) yoke_report_add_fact(report, "link", "%s, modelled", summary->link);
 }
 
-static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
+static void add_optimizer(yoke_report *report, const train_page *page) {
     const yoke_optimizer_options *optimizer = &page->setup->optimizer;
     char momentum[64] = "", rate[64] = "";
     if (page->found == NULL)
@@ -49,9 +45,9 @@ static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
     if (cli_has_momentum(optimizer->kind))
         snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
                  optimizer->nesterov ? " (Nesterov)" : "");
-    return yoke_report_add_fact(report, "optimizer", "%s%s%s, weight decay %g",
-                                yoke_optimizer_name(optimizer->kind), rate, momentum,
-                                optimizer->weight_decay);
+    yoke_report_add_fact(report, "optimizer", "%s%s%s, weight decay %g",
+                         yoke_optimizer_name(optimizer->kind), rate, momentum,
+                         optimizer->weight_decay);
 }
 
 static const char *duration_text(double seconds, char text[32]) {
@@ -79,68 +75,62 @@ static uint64_t taken(const train_page *page, const yoke_trainer_summary *summar
 }
 
 /* Says how many rows each device had in the end, if the user gave --shares. */
-static yoke_status add_rows(yoke_report *report, const train_page *page) {
+static void add_rows(yoke_report *report, const train_page *page) {
     const device_shares *shares = &page->setup->shares;
     const yoke_data_parallel *engine = yoke_trainer_engine(page->trainer);
     char rows[512] = "";
     size_t used = 0;
-    if (shares->text == NULL) return YOKE_OK;
+    if (shares->text == NULL) return;
     for (int i = 0; yoke_data_parallel_device_rows(engine, i) > 0 && used < 400; i++)
         used += (size_t)snprintf(rows + used, sizeof rows - used, "%s%d", i > 0 ? " + " : "",
                                  yoke_data_parallel_device_rows(engine, i));
-    return yoke_report_add_fact(report, "rows of devices", "%s, %s", rows,
-                                shares->measured ? "by measured speed" : "as given");
+    yoke_report_add_fact(report, "rows of devices", "%s, %s", rows,
+                         shares->measured ? "by measured speed" : "as given");
 }
 
-static yoke_status add_lost(yoke_report *report, const yoke_trainer_summary *summary) {
-    if (summary->lost == 0) return YOKE_OK;
-    const char *who = summary->transport != NULL ? "lost ranks" : "lost devices";
-    return yoke_report_add_fact(report, who, "%d, and %.2f s to do their steps again",
-                                summary->lost, summary->lost_seconds);
-}
-
-static yoke_status add_facts(yoke_report *report, const train_page *page,
-                             const yoke_trainer_summary *summary) {
+static void add_facts(yoke_report *report, const train_page *page,
+                      const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
     const yoke_data_parallel_options *engine = &page->setup->engine;
     bool fixed = engine->shards > 0 && engine->algorithm_cache == NULL;
     char text[32];
-    TRY(yoke_report_add_fact(report, "model", "%s, %zu parameters, %s", summary->model,
-                             summary->parameters, summary->precision));
-    TRY(yoke_report_add_fact(report, "dataset", "%s", summary->dataset));
-    TRY(add_devices(report, page, summary));
-    TRY(add_lost(report, summary));
-    TRY(yoke_report_add_fact(report, "batch", "%d rows on all devices together", summary->batch));
-    TRY(add_rows(report, page));
-    TRY(yoke_report_add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary),
-                             page->steps));
-    TRY(add_optimizer(report, page));
-    TRY(yoke_report_add_fact(report, "algorithms", "%s",
-                             algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]));
-    TRY(yoke_report_add_fact(report, "seed", "%" PRIu64, page->setup->run.seed));
-    TRY(yoke_report_add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
-                             page->found != NULL ? "" : ", with evaluations"));
+    yoke_report_add_fact(report, "model", "%s, %zu parameters, %s", summary->model,
+                         summary->parameters, summary->precision);
+    yoke_report_add_fact(report, "dataset", "%s", summary->dataset);
+    add_devices(report, page, summary);
+    if (summary->lost > 0)
+        yoke_report_add_fact(report, summary->transport != NULL ? "lost ranks" : "lost devices",
+                             "%d, and %.2f s to do their steps again", summary->lost,
+                             summary->lost_seconds);
+    yoke_report_add_fact(report, "batch", "%d rows on all devices together", summary->batch);
+    add_rows(report, page);
+    yoke_report_add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary),
+                         page->steps);
+    add_optimizer(report, page);
+    yoke_report_add_fact(report, "algorithms", "%s",
+                         algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]);
+    yoke_report_add_fact(report, "seed", "%" PRIu64, page->setup->run.seed);
+    yoke_report_add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
+                         page->found != NULL ? "" : ", with evaluations");
     if (page->found == NULL)
-        TRY(yoke_report_add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
-    TRY(yoke_report_add_fact(report, "versions", "yoke %s, %s", yoke_version(),
-                             backend_text(page->view)));
-    return add_command(report, page);
+        yoke_report_add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash);
+    yoke_report_add_fact(report, "versions", "yoke %s, %s", yoke_version(),
+                         backend_text(page->view));
+    add_command(report, page);
 }
 
-static yoke_status add_notes(yoke_report *report, const train_page *page,
-                             const yoke_trainer_summary *summary) {
+static void add_notes(yoke_report *report, const train_page *page,
+                      const yoke_trainer_summary *summary) {
     uint64_t first = page->curves->first_step;
     if (page->ended != NULL)
-        TRY(yoke_report_add_note(report,
-                                 "The run ended early, after step %" PRIu64 " of %" PRIu64 ": %s",
-                                 taken(page, summary), page->steps, page->ended));
-    if (page->found != NULL) return YOKE_OK;
-    if (first > 1)
-        TRY(yoke_report_add_note(report,
-                                 "The run went on from a checkpoint after step %" PRIu64
-                                 "; its curves begin there.",
-                                 first - 1));
-    return YOKE_OK;
+        yoke_report_add_note(report,
+                             "The run ended early, after step %" PRIu64 " of %" PRIu64 ": %s",
+                             taken(page, summary), page->steps, page->ended);
+    if (page->found == NULL && first > 1)
+        yoke_report_add_note(report,
+                             "The run went on from a checkpoint after step %" PRIu64
+                             "; its curves begin there.",
+                             first - 1);
 }
 
 static yoke_status add_mode(yoke_report *report, const train_page *page,
@@ -216,8 +206,8 @@ static yoke_status fill(yoke_report *report, page_parts *parts, const train_page
     TRY(yoke_trainer_summarize(page->trainer, &summary));
     snprintf(report->subject, sizeof report->subject, "%.30s on %.40s: a %s", summary.model,
              summary.dataset, page->found != NULL ? "range test" : "training run");
-    TRY(add_facts(report, page, &summary));
-    TRY(add_notes(report, page, &summary));
+    add_facts(report, page, &summary);
+    add_notes(report, page, &summary);
     if (page->found == NULL) {
         TRY(add_mode(report, page, &summary));
         TRY(fill_predictions(&parts->predictions, page));

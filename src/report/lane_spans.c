@@ -43,20 +43,29 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
     return status;
 }
 
-yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *const *spans,
-                                    size_t count, uint64_t begin_ns, uint64_t end_ns) {
+yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *span,
+                                    uint64_t begin_ns, uint64_t end_ns) {
+    yoke_report_span carried = {.span = *span, .cause_lane = -1, .cause_stage = -1};
     link->kind = YOKE_LANE_LINK;
-    for (size_t i = 0; i < count; i++) {
-        yoke_report_span carried = {.span = *spans[i], .cause_lane = -1, .cause_stage = -1};
-        yoke_span_info *span = &carried.span;
-        if (span->begin_ns < begin_ns) span->begin_ns = begin_ns;
-        if (span->end_ns > end_ns) span->end_ns = end_ns;
-        if (span->begin_ns >= span->end_ns) continue;
-        if (span->sent_bytes + span->received_bytes > 0)
-            span->bytes = span->sent_bytes + span->received_bytes;
-        span->begin_ns -= begin_ns;
-        span->end_ns -= begin_ns;
-        TRY(yoke_report_add_span(link, &carried));
+    if (span->begin_ns >= end_ns || span->end_ns <= begin_ns || span->begin_ns >= span->end_ns)
+        return YOKE_OK;
+    carried.span.begin_ns = span->begin_ns > begin_ns ? span->begin_ns - begin_ns : 0;
+    carried.span.end_ns = (span->end_ns < end_ns ? span->end_ns : end_ns) - begin_ns;
+    if (span->sent_bytes + span->received_bytes > 0)
+        carried.span.bytes = span->sent_bytes + span->received_bytes;
+    return yoke_report_add_span(link, &carried);
+}
+
+yoke_status yoke_report_add_link_lane(yoke_report_mode *mode, const char *whose,
+                                      const yoke_span_info *spans, int count, int number,
+                                      uint64_t begin_ns, uint64_t end_ns) {
+    yoke_report_lane *link = NULL;
+    char name[YOKE_REPORT_NAME_BYTES];
+    snprintf(name, sizeof name, "link of %.80s", whose); /* which may move as lanes grow */
+    for (const yoke_span_info *span = spans; span < spans + count; span++) {
+        if (span->lane != number) continue;
+        if (link == NULL) TRY(yoke_report_add_lane(mode, name, &link));
+        TRY(yoke_report_add_carried(link, span, begin_ns, end_ns));
     }
     return YOKE_OK;
 }

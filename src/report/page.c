@@ -43,8 +43,8 @@ yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *byt
     yoke_section_stages(&out, report);
     yoke_section_devices(&out, report);
     if (report->predictions == NULL) { /* a training run has one number of devices */
-        yoke_section_throughput(&out, report);
-        yoke_section_step_time(&out, report);
+        yoke_section_scaling(&out, report, true);
+        yoke_section_scaling(&out, report, false);
     }
     yoke_section_amounts(&out, report);
     yoke_section_curves(&out, report);
@@ -55,7 +55,7 @@ yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *byt
     yoke_html_write(&out, "</script>\n<script>");
     write_file(&out, yoke_page_script);
     yoke_html_write(&out, "</script></body></html>\n");
-    if (out.failed) {
+    if (out.failed || report->failed) {
         yoke_html_end(&out);
         return FAIL(YOKE_ERROR_MEMORY, "out of memory for a report's page");
     }
@@ -64,20 +64,15 @@ yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *byt
     return YOKE_OK;
 }
 
-static yoke_status write_text(const char *path, const char *text, size_t bytes) {
-    yoke_file_writer writer;
-    TRY(yoke_file_create(&writer, path));
-    yoke_status status = yoke_file_write(&writer, text, bytes);
-    if (status == YOKE_OK) status = yoke_file_commit(&writer);
-    yoke_file_abort(&writer);
-    return status;
-}
-
 yoke_status yoke_report_write(const yoke_report *report, const char *path) {
     char *page;
     size_t bytes;
     TRY(yoke_report_page(report, &page, &bytes));
-    yoke_status status = write_text(path, page, bytes);
+    yoke_file_writer writer = {0};
+    yoke_status status = yoke_file_create(&writer, path);
+    if (status == YOKE_OK) status = yoke_file_write(&writer, page, bytes);
+    if (status == YOKE_OK) status = yoke_file_commit(&writer);
+    yoke_file_abort(&writer);
     yoke_free(page);
     return status;
 }

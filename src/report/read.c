@@ -10,6 +10,8 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 #define FIRST_MAX 4 /* traces that the first picture compares */
+#define DIGITS_OF(number) #number
+#define TEXT_OF(macro) DIGITS_OF(macro)
 
 static const char *last_part(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -18,24 +20,13 @@ static const char *last_part(const char *path) {
 
 /* Traces. */
 
-static yoke_status note_trace(yoke_report *report, const char *name, const trace_file *file,
-                              size_t bytes) {
-    if (file->cut_short)
-        TRY(yoke_report_add_note(report, "%s is cut short or damaged: read up to byte %zu of %zu.",
-                                 name, file->end, bytes));
-    if (file->unknown > 0)
-        TRY(yoke_report_add_note(report,
-                                 "%s: left out %zu spans that this version of Yoke does not know.",
-                                 name, file->unknown));
-    if (file->no_lane > 0)
-        TRY(yoke_report_add_note(report,
-                                 "%s: left out %zu spans: a page reads the first %d threads.", name,
-                                 file->no_lane, YOKE_TRACE_LANES));
-    if (file->crowded > 0)
-        TRY(yoke_report_add_note(report,
-                                 "%s: left out %zu spans: a lane shows %d of a step at most.", name,
-                                 file->crowded, YOKE_TRACE_STEP_SPANS));
-    return YOKE_OK;
+static void note_cut(yoke_report *report, const char *name, size_t end, size_t bytes) {
+    yoke_report_add_note(report, "%s is cut short or damaged: read up to byte %zu of %zu.", name,
+                         end, bytes);
+}
+
+static void note_left_out(yoke_report *report, const char *name, size_t spans, const char *why) {
+    if (spans > 0) yoke_report_add_note(report, "%s: left out %zu spans%s.", name, spans, why);
 }
 
 static yoke_status read_trace(yoke_report *report, const char *name, const char *text,
@@ -45,35 +36,43 @@ static yoke_status read_trace(yoke_report *report, const char *name, const char 
     yoke_status status = yoke_report_add_mode(report, name, &mode);
     if (status == YOKE_OK) status = yoke_trace_file_read(&file, text, bytes);
     if (status == YOKE_OK) status = yoke_trace_file_sum(&file, mode);
-    if (status == YOKE_OK) status = note_trace(report, name, &file, bytes);
-    if (status == YOKE_OK) mode->first = report->mode_count <= FIRST_MAX;
+    if (status == YOKE_OK) {
+        if (file.cut_short) note_cut(report, name, file.end, bytes);
+        note_left_out(report, name, file.unknown, " that this version of Yoke does not know");
+        note_left_out(report, name, file.no_lane,
+                      ": a page reads the first " TEXT_OF(YOKE_TRACE_LANES) " threads");
+        note_left_out(report, name, file.crowded,
+                      ": a lane shows " TEXT_OF(YOKE_TRACE_STEP_SPANS) " of a step at most");
+        mode->first = report->mode_count <= FIRST_MAX;
+    }
     yoke_trace_file_clear(&file);
     return status;
 }
 
 /* Metrics. */
 
-static yoke_status add_value(yoke_report_points *points, double step, const json_t *line,
-                             const char *key, double factor) {
-    const json_t *value = json_object_get(line, key);
-    if (!json_is_number(value)) return YOKE_OK;
-    return yoke_report_add_point(points, step, factor * json_number_value(value));
-}
-
 /* Older files call both losses "loss": there a line with a learning rate is a step's, one without
  * an evaluation's. */
 static yoke_status add_line(yoke_report_mode *mode, const json_t *line) {
-    double step = json_number_value(json_object_get(line, "step"));
     bool training = json_object_get(line, "lr") != NULL;
-    yoke_report_points *curves = mode->curves;
-    TRY(add_value(&curves[training ? YOKE_REPORT_LOSS : YOKE_REPORT_TEST_LOSS], step, line, "loss",
-                  1));
-    TRY(add_value(&curves[YOKE_REPORT_LOSS], step, line, "train_loss", 1));
-    TRY(add_value(&curves[YOKE_REPORT_TEST_LOSS], step, line, "test_loss", 1));
-    TRY(add_value(&curves[YOKE_REPORT_ACCURACY], step, line, "accuracy", 100));
-    TRY(add_value(&curves[YOKE_REPORT_ACCURACY], step, line, "test_accuracy", 100));
-    TRY(add_value(&curves[YOKE_REPORT_LEARNING_RATE], step, line, "lr", 1));
-    return add_value(&curves[YOKE_REPORT_STEP_MS], step, line, "step_ms", 1);
+    const struct {
+        const char *key;
+        int curve, factor;
+    } values[] = {{"loss", training ? YOKE_REPORT_LOSS : YOKE_REPORT_TEST_LOSS, 1},
+                  {"train_loss", YOKE_REPORT_LOSS, 1},
+                  {"test_loss", YOKE_REPORT_TEST_LOSS, 1},
+                  {"accuracy", YOKE_REPORT_ACCURACY, 100},
+                  {"test_accuracy", YOKE_REPORT_ACCURACY, 100},
+                  {"lr", YOKE_REPORT_LEARNING_RATE, 1},
+                  {"step_ms", YOKE_REPORT_STEP_MS, 1}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const json_t *value = json_object_get(line, values[i].key);
+        if (json_is_number(value))
+            TRY(yoke_report_add_point(&mode->curves[values[i].curve],
+                                      json_number_value(json_object_get(line, "step")),
+                                      values[i].factor * json_number_value(value)));
+    }
+    return YOKE_OK;
 }
 
 static json_t *parse_line(const char *text, size_t bytes) {
@@ -96,9 +95,10 @@ static yoke_status read_metrics(yoke_report *report, const char *name, const cha
     for (size_t at = 0, length; at < bytes; at += length + 1) {
         length = line_bytes(text + at, bytes - at);
         json_t *line = parse_line(text + at, length);
-        if (line == NULL)
-            return yoke_report_add_note(
-                report, "%s is cut short or damaged: read up to byte %zu of %zu.", name, at, bytes);
+        if (line == NULL) {
+            note_cut(report, name, at, bytes);
+            return YOKE_OK;
+        }
         yoke_status status = add_line(mode, line);
         json_decref(line);
         TRY(status);

@@ -136,6 +136,7 @@ typedef struct yoke_report {
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
     char link[YOKE_REPORT_NAME_BYTES];         /* of each device: "12.3 GB/s, 5 us, switch"; "":
                                                   unknown */
+    bool failed;                               /* out of memory for a fact or a note: no page */
     bool simulated;          /* predicted by a model: no rounds, and devices wait for links */
     bool no_verdict;         /* too short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
@@ -151,27 +152,36 @@ typedef struct yoke_report {
 /* Takes a zeroed struct. */
 void yoke_report_clear(yoke_report *report);
 
-/* They append, and cut texts that are too long. MEMORY. A returned mode is borrowed until the next
- * call adds one. */
-yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...)
+/* They append, and cut texts that are too long. A fact without a value is left out. */
+void yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...)
+void yoke_report_add_note(yoke_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* MEMORY. A returned mode is borrowed until the next call adds one. */
 yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode);
 yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name, yoke_report_lane **lane);
 yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span);
+/* Lets the first picture compare the slowest and the fastest mode on most devices. */
+void yoke_report_mark_ends(yoke_report *report);
 /* Fills an empty lane's spans from those of lane `number` in a step, which may overlap: they are
  * cut by the rule of trace/account.h. Behind the last lane, find_causes finds the causes of waits
  * and idle times that are not known yet. */
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
                             int number, uint64_t begin_ns, uint64_t end_ns);
 void yoke_report_find_causes(yoke_report_mode *mode);
-/* Makes the lane that of a link, and adds what the link carries in the step. */
-yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *const *spans,
-                                    size_t count, uint64_t begin_ns, uint64_t end_ns);
+/* Makes the lane that of a link, and adds what the link carries by this span in the step. */
+yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *span,
+                                    uint64_t begin_ns, uint64_t end_ns);
+/* Adds a lane "link of WHOSE" of the spans of lane `number` in the step, if there are any. */
+yoke_status yoke_report_add_link_lane(yoke_report_mode *mode, const char *whose,
+                                      const yoke_span_info *spans, int count, int number,
+                                      uint64_t begin_ns, uint64_t end_ns);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);
+/* What the link of this device carries in the step. */
+yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *where, double sent,
+                                 double received);
 void yoke_report_clear_amounts(yoke_report_amounts *amounts);
 yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value);
 
@@ -185,14 +195,5 @@ yoke_status yoke_report_read_file(yoke_report *report, const char *path);
 yoke_status yoke_report_write(const yoke_report *report, const char *path);
 /* The page as text, which the caller frees. */
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes);
-
-/* A contact sheet: pictures in rows of `columns`, on squares of 64 pixels. */
-typedef struct yoke_report_sheet {
-    const uint8_t *const *pictures; /* [count]: [channels, height, width] each; NULL: left empty */
-    int count, columns;
-    int channels, height, width; /* 3 channels are red, green, blue; of others the first, in grey */
-} yoke_report_sheet;
-/* Writes it as a PNG file. */
-yoke_status yoke_report_write_sheet(const yoke_report_sheet *sheet, const char *path);
 
 #endif

@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/report.h"
+#include "report/sections.h"
 
-/* Makes room for one more and zeroes it; arrays grow when their count is a power of two. NULL: out
- * of memory, and the array is as it was. */
-static void *grow(void **array, int *count, size_t size) {
+void *yoke_report_grow(void **array, int *count, size_t size) {
     size_t used = (size_t)*count;
     if ((used & (used - 1)) == 0) {
         void *larger = yoke_realloc(*array, (used == 0 ? 1 : 2 * used) * size);
@@ -23,32 +21,31 @@ static void *grow(void **array, int *count, size_t size) {
     return place;
 }
 
-#define GROW(array, count) grow((void **)&(array), &(count), sizeof *(array))
 #define COPY(target, text) snprintf((target), sizeof(target), "%s", (text))
 
 static yoke_status no_memory(void) {
     return FAIL(YOKE_ERROR_MEMORY, "out of memory for a report");
 }
 
-yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...) {
+void yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...) {
     yoke_report_fact *fact = GROW(report->facts, report->fact_count);
-    if (fact == NULL) return no_memory();
-    COPY(fact->key, key);
     va_list arguments;
+    report->failed |= fact == NULL;
+    if (fact == NULL) return;
+    COPY(fact->key, key);
     va_start(arguments, format);
-    vsnprintf(fact->value, sizeof fact->value, format, arguments);
+    if (vsnprintf(fact->value, sizeof fact->value, format, arguments) == 0) report->fact_count--;
     va_end(arguments);
-    return YOKE_OK;
 }
 
-yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...) {
+void yoke_report_add_note(yoke_report *report, const char *format, ...) {
     char *note = (char *)GROW(report->notes, report->note_count);
-    if (note == NULL) return no_memory();
     va_list arguments;
+    report->failed |= note == NULL;
+    if (note == NULL) return;
     va_start(arguments, format);
     vsnprintf(note, sizeof report->notes[0], format, arguments);
     va_end(arguments);
-    return YOKE_OK;
 }
 
 yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode) {
@@ -91,6 +88,13 @@ yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *whe
     COPY(amount->what, what);
     amount->bytes = bytes;
     return YOKE_OK;
+}
+
+yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *where, double sent,
+                                 double received) {
+    if (sent > 0) TRY(yoke_report_add_amount(&mode->links, where, YOKE_REPORT_OUT, sent));
+    if (!(received > 0)) return YOKE_OK;
+    return yoke_report_add_amount(&mode->links, where, YOKE_REPORT_IN, received);
 }
 
 void yoke_report_clear_amounts(yoke_report_amounts *amounts) {

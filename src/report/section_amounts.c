@@ -59,39 +59,23 @@ const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but)
     return extreme(amounts, but, 1);
 }
 
+/* Of links the busiest is compared with the next one: the root's may be alone. In DDP no rank is a
+ * root, and then all links carry the same. */
 static void say_extremes(yoke_html *out, const subject *of, const char *label,
                          const yoke_report_amounts *amounts) {
+    bool links = of->owner[0] != '\0';
     const char *most = extreme(amounts, NULL, 1), *least = extreme(amounts, NULL, -1);
+    const char *other = links ? extreme(amounts, most, 1) : least;
     double high = yoke_bytes_at(amounts, most, NULL), low = yoke_bytes_at(amounts, least, NULL);
+    bool root = links && strcmp(most, amounts->rows[0].where) == 0; /* the first place */
     if (high - low < ALIKE * high)
-        yoke_say(out, "%s: every device %s about %s.", label, of->verb, BYTES(high));
+        yoke_say(out, "%s: every %s %s about %s.", label, links ? "link" : "device", of->verb,
+                 BYTES(high));
     else
-        yoke_say(out, "%s: %s %s most, %s; %s the least, %s.", label, most, of->verb, BYTES(high),
-                 least, BYTES(low));
-}
-
-/* The first place is the root's. In DDP no rank is one, and then all links carry the same. */
-static void say_links(yoke_html *out, const char *label, const yoke_report_amounts *amounts) {
-    const char *root = amounts->rows[0].where, *other = extreme(amounts, root, 1);
-    double own = yoke_bytes_at(amounts, root, NULL), others = yoke_bytes_at(amounts, other, NULL);
-    double least = yoke_bytes_at(amounts, extreme(amounts, NULL, -1), NULL);
-    char carries[160];
-    snprintf(carries, sizeof carries, "%s out",
-             BYTES(yoke_bytes_at(amounts, root, YOKE_REPORT_OUT)));
-    const char *in = BYTES(yoke_bytes_at(amounts, root, YOKE_REPORT_IN));
-    if (fmax(own, others) - least < ALIKE * fmax(own, others))
-        yoke_say(out, "%s: every link carries about %s of its device and %s in.", label, carries,
-                 in);
-    else if (own > others)
-        yoke_say(out,
-                 "%s: the link of %s, the root, carries %s and %s in: %s times as much as that of "
-                 "%s, the busiest of the others.",
-                 label, root, carries, in, DECIMAL(own / others, 1), other);
-    else
-        yoke_say(out,
-                 "%s: the link of %s, the root, carries %s and %s in; that of %s carries most, %s "
-                 "times as much.",
-                 label, root, carries, in, other, DECIMAL(others / own, 1));
+        yoke_say(out, "%s: %s%s%s %s most, %s: %s times as much as %s%s.", label, of->owner, most,
+                 root ? ", the root," : "", of->verb, BYTES(high),
+                 DECIMAL(high / yoke_bytes_at(amounts, other, NULL), 1), links ? "that of " : "",
+                 other);
 }
 
 /* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
@@ -99,8 +83,8 @@ static void say_links(yoke_html *out, const char *label, const yoke_report_amoun
 static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TITLE_BYTES]) {
     double most = 1 + ALIKE;
     snprintf(text, YOKE_TITLE_BYTES, "%s", WORDS(of->id, "title"));
-    for (int m = 0; m < report->mode_count; m++) {
-        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+    FOR_MODES (report, mode) {
+        const yoke_report_amounts *amounts = amounts_of(of, mode);
         if (count_places(amounts) < 2) continue;
         const char *high = extreme(amounts, NULL, 1), *low = extreme(amounts, NULL, -1);
         double least = yoke_bytes_at(amounts, low, NULL);
@@ -108,7 +92,7 @@ static void write_title(const yoke_report *report, const subject *of, char text[
         if (!(least > 0) || ratio <= most) continue;
         most = ratio;
         snprintf(text, YOKE_TITLE_BYTES, "In %s %s%s %s %s times as much as %s%s",
-                 LABEL(report, &report->modes[m]), of->owner, high, of->verb, DECIMAL(ratio, 2),
+                 LABEL(report, mode), of->owner, high, of->verb, DECIMAL(ratio, 2),
                  of->owner[0] != '\0' ? "that of " : "", low);
     }
 }
@@ -116,16 +100,16 @@ static void write_title(const yoke_report *report, const subject *of, char text[
 /* A row for each place of each mode, a column for each kind. Returns the number of places. */
 static int fill_table(yoke_table *table, const yoke_report *report, const subject *of) {
     int places = 0;
-    for (int m = 0; m < report->mode_count; m++) /* columns in the order of kinds */
-        for (int i = 0; i < amounts_of(of, &report->modes[m])->count; i++)
-            yoke_table_cell(table, amounts_of(of, &report->modes[m])->rows[i].what, "");
+    FOR_MODES (report, mode) /* columns in the order of kinds */
+        for (int i = 0; i < amounts_of(of, mode)->count; i++)
+            yoke_table_cell(table, amounts_of(of, mode)->rows[i].what, "");
     int kinds = table->column_count;
-    for (int m = 0; m < report->mode_count; m++) {
-        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+    FOR_MODES (report, mode) {
+        const yoke_report_amounts *amounts = amounts_of(of, mode);
         for (int i = 0; i < amounts->count; i++) {
             const char *where = amounts->rows[i].where;
             if (!is_first_of_place(amounts, i) || places++ >= YOKE_DEVICES_MAX) continue;
-            yoke_table_row(table, "%s, %s", LABEL(report, &report->modes[m]), where);
+            yoke_table_row(table, "%s, %s", LABEL(report, mode), where);
             for (int k = 1; k < kinds && table->columns[k] != NULL; k++)
                 yoke_table_put(table, k, BYTES(yoke_bytes_at(amounts, where, table->columns[k])));
             yoke_table_cell(table, "sum", BYTES(yoke_bytes_at(amounts, where, NULL)));
@@ -136,29 +120,25 @@ static int fill_table(yoke_table *table, const yoke_report *report, const subjec
 
 static void write_section(yoke_html *out, const yoke_report *report, const subject *of) {
     char title[YOKE_TITLE_BYTES];
-    bool links = of->offset == offsetof(yoke_report_mode, links);
     int any = 0, said = 0;
-    for (int m = 0; m < report->mode_count; m++)
-        any += amounts_of(of, &report->modes[m])->count;
+    FOR_MODES (report, mode)
+        any += amounts_of(of, mode)->count;
     if (any == 0) return;
     write_title(report, of, title);
     yoke_section_begin(out, of->id, title, false);
-    for (int m = 0; m < report->mode_count; m++) {
-        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+    FOR_MODES (report, mode) {
+        const yoke_report_amounts *amounts = amounts_of(of, mode);
         if (count_places(amounts) < 2 || said++ >= YOKE_SAID_MAX) continue;
-        if (links)
-            say_links(out, LABEL(report, &report->modes[m]), amounts);
-        else
-            say_extremes(out, of, LABEL(report, &report->modes[m]), amounts);
+        say_extremes(out, of, LABEL(report, mode), amounts);
     }
     yoke_chart(out, of->id);
     yoke_table table = yoke_data_begin(out, of->id, "");
     int places = fill_table(&table, report, of);
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, places, "devices");
-    if (links && report->link[0] != '\0')
+    if (of->owner[0] != '\0' && report->link[0] != '\0')
         yoke_say(out, "The link of each device: %s, modelled.", report->link);
-    yoke_section_end(out, of->id, "%s", "");
+    yoke_section_end(out, of->id, "");
 }
 
 void yoke_section_amounts(yoke_html *out, const yoke_report *report) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How well the model knows each class, which classes it takes for which, and the wrong rows of the
  * largest loss. */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/base.h"
-#include "report/png.h"
+#include "pictures/pictures.h"
 #include "report/sections.h"
 
 #define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
@@ -22,19 +21,15 @@ int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, 
     return predictions->counts[(size_t)label * (size_t)predictions->classes + (size_t)predicted];
 }
 
-int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label) {
+static int64_t sum_of(const yoke_report_predictions *predictions, int first, int stride) {
     int64_t sum = 0;
-    for (int predicted = 0; predicted < predictions->classes; predicted++)
-        sum += yoke_class_count(predictions, label, predicted);
+    for (int i = 0; i < predictions->classes; i++)
+        sum += predictions->counts[(size_t)first + (size_t)i * (size_t)stride];
     return sum;
 }
 
-/* Rows of all classes that the model took for this one. */
-static int64_t taken_for(const yoke_report_predictions *predictions, int predicted) {
-    int64_t sum = 0;
-    for (int label = 0; label < predictions->classes; label++)
-        sum += yoke_class_count(predictions, label, predicted);
-    return sum;
+int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label) {
+    return sum_of(predictions, label * predictions->classes, 1);
 }
 
 /* "75.0"; "": of nothing. */
@@ -48,45 +43,36 @@ static double accuracy_of(const yoke_report_predictions *predictions, int label)
     return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
 }
 
-/* The most frequent confusions: the largest count first, equal counts in the order of the classes.
- * Returns how many there are, `room` at most. label -1: of any class. */
+/* A true class and the other one that the model takes it for; place: among all counts. */
 typedef struct confusion {
-    int label, predicted;
     int64_t count;
+    int place, label, predicted;
 } confusion;
-static int find_confusions(const yoke_report_predictions *predictions, int only, confusion *most,
-                           int room) {
-    int found = 0, classes = predictions->classes;
-    for (int label = only < 0 ? 0 : only; label < (only < 0 ? classes : only + 1); label++) {
-        for (int predicted = 0; predicted < classes; predicted++) {
-            int64_t count = yoke_class_count(predictions, label, predicted);
-            int place = found;
-            if (label == predicted || count == 0) continue;
-            while (place > 0 && most[place - 1].count < count)
-                place--;
-            if (place == room) continue;
-            if (found < room) found++;
-            for (int i = found - 1; i > place; i--)
-                most[i] = most[i - 1];
-            most[place] = (confusion){label, predicted, count};
-        }
+#define BEFORE_ALL                                                                                 \
+    { .count = INT64_MAX }
+
+/* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
+ * there are no more. */
+static bool next_confusion(const yoke_report_predictions *predictions, confusion *last) {
+    confusion next = {0};
+    int classes = predictions->classes;
+    for (int i = 0; i < classes * classes; i++) {
+        int64_t count = predictions->counts[i];
+        if (i / classes == i % classes || count <= next.count || count > last->count ||
+            (count == last->count && i <= last->place))
+            continue;
+        next = (confusion){count, i, i / classes, i % classes};
     }
-    return found;
+    *last = next;
+    return next.count > 0;
 }
 
 static void say_class(yoke_html *out, const yoke_report_predictions *predictions, int label,
                       const char *which) {
-    char mostly[256] = "";
-    confusion most;
     int64_t right = yoke_class_count(predictions, label, label);
     int64_t rows = yoke_class_rows(predictions, label);
-    if (find_confusions(predictions, label, &most, 1) > 0)
-        snprintf(mostly, sizeof mostly, "; of the others it takes %" PRId64 " for %.80s",
-                 most.count, CLASS(predictions, most.predicted));
-    yoke_say(out,
-             "The class that the model knows %s is %.80s: %s %%, %" PRId64 " of %" PRId64
-             " rows right%s.",
-             which, CLASS(predictions, label), SHARE(right, rows), right, rows, mostly);
+    yoke_say(out, "The class that the model knows %s is %.80s: %s %%, %s of %s rows right.", which,
+             CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
 }
 
 static void write_classes(yoke_html *out, const yoke_report_predictions *predictions) {
@@ -108,15 +94,15 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
              SHARE(own, yoke_class_rows(predictions, least)));
     yoke_section_begin(out, "classes", title, false);
     yoke_say(out,
-             "After step %" PRIu64 " the model classifies %" PRId64 " of %" PRId64
-             " rows of the test split correctly: %s %%.",
-             predictions->step, right, rows, SHARE(right, rows));
+             "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
+             COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
     yoke_chart(out, "classes");
     yoke_table table = yoke_data_begin(out, "classes", "class");
     for (int i = 0; i < predictions->classes; i++) {
-        int64_t of = yoke_class_rows(predictions, i), taken = taken_for(predictions, i);
+        int64_t of = yoke_class_rows(predictions, i),
+                taken = sum_of(predictions, i, predictions->classes);
         own = yoke_class_count(predictions, i, i);
         yoke_table_row(&table, "%s", CLASS(predictions, i));
         yoke_table_cell(&table, "rows", COUNT(of));
@@ -126,20 +112,20 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
         yoke_table_cell(&table, "precision %", SHARE(own, taken));
     }
     yoke_table_end(&table);
-    yoke_section_end(out, "classes", "%s", "");
+    yoke_section_end(out, "classes", "");
 }
 
 /* Confusions. */
 
-static void write_confusions(yoke_html *out, const yoke_report_predictions *predictions,
-                             const confusion *most, int found) {
+static void write_confusions(yoke_html *out, const yoke_report_predictions *predictions) {
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
-    for (int i = 0; i < found; i++) {
-        int64_t rows = yoke_class_rows(predictions, most[i].label);
-        yoke_table_row(&table, "%s", CLASS(predictions, most[i].label));
-        yoke_table_cell(&table, "taken for", CLASS(predictions, most[i].predicted));
-        yoke_table_cell(&table, "rows", COUNT(most[i].count));
-        yoke_table_cell(&table, "% of the class", SHARE(most[i].count, rows));
+    confusion at = BEFORE_ALL;
+    for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
+        yoke_table_row(&table, "%s", CLASS(predictions, at.label));
+        yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
+        yoke_table_cell(&table, "rows", COUNT(at.count));
+        yoke_table_cell(&table, "% of the class",
+                        SHARE(at.count, yoke_class_rows(predictions, at.label)));
     }
     yoke_table_end(&table);
 }
@@ -160,29 +146,25 @@ static void write_counts(yoke_html *out, const yoke_report_predictions *predicti
 }
 
 static void write_confusion(yoke_html *out, const yoke_report_predictions *predictions) {
-    confusion most[CONFUSIONS];
-    int found = find_confusions(predictions, -1, most, CONFUSIONS);
-    bool drawn = predictions->classes <= YOKE_CLASSES_MAX;
-    char title[YOKE_TITLE_BYTES] = "The model confuses no two classes", back[64] = "";
-    int64_t wrong = 0, reverse = 0;
+    confusion most = BEFORE_ALL;
+    bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
+    char title[YOKE_TITLE_BYTES] = "The model confuses no two classes";
+    int64_t wrong = 0;
     for (int label = 0; label < predictions->classes; label++)
         wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
-    if (found > 0) {
+    if (any)
         snprintf(title, sizeof title, "Most often the model takes %.80s for %.80s",
-                 CLASS(predictions, most->label), CLASS(predictions, most->predicted));
-        reverse = yoke_class_count(predictions, most->predicted, most->label);
-    }
-    if (reverse > 0) snprintf(back, sizeof back, "; the other way round, %" PRId64, reverse);
+                 CLASS(predictions, most.label), CLASS(predictions, most.predicted));
     yoke_section_begin(out, "confusion", title, false);
-    if (found == 0)
-        yoke_say(out, "%s.", title);
+    if (any)
+        yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(most.count), COUNT(wrong),
+                 PERCENT((double)most.count, (double)wrong));
     else
-        yoke_say(out, "%s: %" PRId64 " of the %" PRId64 " wrong rows (%s)%s.", title, most->count,
-                 wrong, PERCENT((double)most->count, (double)wrong), back);
+        yoke_say(out, "%s.", title);
     if (drawn) yoke_chart(out, "confusion");
-    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions, most, found);
+    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     if (drawn) write_counts(out, predictions);
-    yoke_section_end(out, "confusion", "%s", drawn ? "" : "More classes than 100 are not drawn.");
+    yoke_section_end(out, "confusion", drawn ? "" : "More classes than 100 are not drawn.");
 }
 
 /* Misclassified rows. */
@@ -204,10 +186,6 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
-    yoke_say(out,
-             "The %d wrong rows of the largest loss, the largest first: the true class, what "
-             "the model took the row for, and how sure it was.",
-             count);
     yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
     yoke_chart(out, "misclassified");
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
@@ -220,9 +198,10 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
         yoke_table_cell(&table, "loss", NUMBER(wrong->loss));
     }
     yoke_table_end(&table);
-    yoke_section_end(out, "misclassified", "%s%s%s", reduced ? "The pictures are reduced." : "",
-                     reduced && grey ? " " : "",
-                     grey ? "They show the first channel of the row in grey." : "");
+    snprintf(title, sizeof title, "%s%s%s", reduced ? "The pictures are reduced." : "",
+             reduced && grey ? " " : "",
+             grey ? "They show the first channel of the row in grey." : "");
+    yoke_section_end(out, "misclassified", title);
 }
 
 void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
@@ -231,7 +210,7 @@ void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
     if (predictions->absent[0] != '\0') {
         yoke_section_begin(out, "predictions", "Accuracy by class, confusions, misclassified rows",
                            true);
-        yoke_section_end(out, "predictions", "%s", predictions->absent);
+        yoke_section_end(out, "predictions", predictions->absent);
         return;
     }
     write_classes(out, predictions);

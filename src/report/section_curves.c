@@ -15,17 +15,16 @@
 const char *const yoke_curve_names[YOKE_REPORT_CURVES] = {
     "loss", "test-loss", "training-accuracy", "accuracy", "learning-rate", "step-ms", "images"};
 
-/* The curve of the test split; itself: none. */
+/* The curve of the test split, which is the next one; itself: none. */
 static int other_of(int kind) {
-    if (kind == YOKE_REPORT_LOSS) return YOKE_REPORT_TEST_LOSS;
-    return kind == YOKE_REPORT_TRAINING_ACCURACY ? YOKE_REPORT_ACCURACY : kind;
+    return kind + (kind == YOKE_REPORT_LOSS || kind == YOKE_REPORT_TRAINING_ACCURACY);
 }
 
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points) {
     int curves = 0;
-    for (int m = 0; m < report->mode_count; m++)
+    FOR_MODES (report, mode)
         for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++)
-            curves += report->modes[m].curves[kind].count > 1;
+            curves += mode->curves[kind].count > 1;
     int most = POINTS_MAX / (curves > 0 ? curves : 1);
     most = most > 300 ? 300 : most < 20 ? 20 : most;
     return points->count < most ? points->count : most;
@@ -56,33 +55,21 @@ static void add_line(curve_lines *lines, const yoke_report *report, const yoke_r
     snprintf(line->label, sizeof line->label, "%s", label);
 }
 
-/* Whether another curve of the only run has this one beside it. */
-static bool is_beside(const yoke_report *report, int kind) {
-    for (int other = 0; other < YOKE_REPORT_CURVES; other++)
-        if (other != kind && other_of(other) == kind && report->modes[0].curves[other].count > 1)
-            return true;
-    return false;
-}
-
 /* A curve of one point is a number in the table of runs; beside a line, it is a point. A curve of
  * the only run that has nothing beside it bears the run's name. */
 static void collect(curve_lines *lines, const yoke_report *report, int kind) {
-    for (int m = 0; m < report->mode_count; m++) {
-        const yoke_report_mode *mode = &report->modes[m];
+    FOR_MODES (report, mode) {
         const yoke_report_points *steps = &mode->curves[kind];
         const yoke_report_points *tests = &mode->curves[other_of(kind)];
-        bool together = report->mode_count == 1 && tests != steps;
-        if (steps->count < 2 || (report->mode_count == 1 && is_beside(report, kind))) continue;
+        bool alone = report->mode_count == 1, together = alone && tests != steps;
+        bool beside = kind > 0 && other_of(kind - 1) == kind; /* the curve before, in its figure */
+        if (steps->count < 2 || (alone && beside && steps[-1].count > 1)) continue;
         add_line(lines, report, steps, together ? "Training batches" : LABEL(report, mode));
         if (together && tests->count > 0) add_line(lines, report, tests, "Test split");
     }
 }
 
-/* The first and the last point of a line. */
-static const yoke_report_point *first_of(const curve_line *line) {
-    return &line->curve->points[0];
-}
-
+/* The last point of a line. */
 static const yoke_report_point *last_of(const curve_line *line) {
     return &line->curve->points[line->curve->count - 1];
 }
@@ -90,35 +77,27 @@ static const yoke_report_point *last_of(const curve_line *line) {
 /* Sentences. */
 
 /* The modes that end with the same weights as this one and come behind it. */
-static void say_same_bits(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
-    const yoke_report_mode *end = report->modes + report->mode_count;
+static void say_same_bits(yoke_html *out, const yoke_report *report, const yoke_report_mode *of) {
     bool any = false;
-    if (mode->weights_hash[0] == '\0') return;
-    for (const yoke_report_mode *other = report->modes; other < end; other++) {
-        if (other == mode || strcmp(other->weights_hash, mode->weights_hash) != 0) continue;
-        if (other < mode) return;
+    FOR_MODES (report, mode) {
+        if (mode == of || strcmp(mode->weights_hash, of->weights_hash) != 0) continue;
+        if (mode < of || of->weights_hash[0] == '\0') return;
         if (!any)
-            yoke_html_write(out, "<p>Equal weights, bit for bit (hash %s): %s", mode->weights_hash,
-                            LABEL(report, mode));
-        yoke_html_write(out, ", %s", LABEL(report, other));
+            yoke_html_write(out, "<p>Equal weights, bit for bit (hash %s): %s", of->weights_hash,
+                            LABEL(report, of));
+        yoke_html_write(out, ", %s", LABEL(report, mode));
         any = true;
     }
     if (any) yoke_html_write(out, ".</p>");
 }
 
 static void say_ends(yoke_html *out, const curve_lines *lines) {
-    for (int i = 0; i < lines->count && i < 4; i++) {
-        const curve_line *line = &lines->all[i];
-        const yoke_report_point *first = first_of(line), *last = last_of(line);
-        bool constant = true;
-        for (const yoke_report_point *point = first; point <= last; point++)
-            constant &= point->value == first->value;
+    for (const curve_line *line = lines->all; line < lines->all + lines->count; line++) {
+        const yoke_report_point *first = line->curve->points, *last = last_of(line);
+        if (line == lines->all + 4) return;
         if (first == last)
             yoke_say(out, "%s: %s at step %s.", line->label, NUMBER(first->value),
                      COUNT(first->step));
-        else if (constant)
-            yoke_say(out, "%s: %s from step %s to step %s.", line->label, NUMBER(first->value),
-                     COUNT(first->step), COUNT(last->step));
         else
             yoke_say(out, "%s: from %s at step %s to %s at step %s.", line->label,
                      NUMBER(first->value), COUNT(first->step), NUMBER(last->value),
@@ -128,48 +107,12 @@ static void say_ends(yoke_html *out, const curve_lines *lines) {
 
 /* Says where evaluations were better than at the end. */
 static void say_best(yoke_html *out, const curve_line *tests, double sign) {
-    const yoke_report_point *best = first_of(tests), *last = last_of(tests);
+    const yoke_report_point *best = tests->curve->points, *last = last_of(tests);
     for (const yoke_report_point *point = best; point <= last; point++)
         if (sign * point->value > sign * best->value) best = point;
     if (sign * best->value > sign * last->value)
         yoke_say(out, "%s is best at step %s, with %s, and worse at the end.", tests->label,
                  COUNT(best->step), NUMBER(best->value));
-}
-
-/* The largest distance between the first curve and another one at the same place, relative;
- * negative: their steps differ. */
-static double largest_difference(const curve_lines *lines) {
-    const curve_line *first = &lines->all[0];
-    double largest = 0;
-    for (const curve_line *line = first + 1; line < first + lines->count; line++) {
-        if (line->curve->count != first->curve->count ||
-            first_of(line)->step != first_of(first)->step ||
-            last_of(line)->step != last_of(first)->step)
-            return -1;
-        for (int i = 0; i < line->curve->count; i++)
-            largest =
-                fmax(largest, fabs(line->curve->points[i].value - first->curve->points[i].value) /
-                                  fmax(fabs(first->curve->points[i].value), 1e-300));
-    }
-    return largest;
-}
-
-/* One sentence where all lines lie on each other. */
-static void say_losses(yoke_html *out, const yoke_report *report, const curve_lines *lines) {
-    double difference = lines->count > 1 ? largest_difference(lines) : -1;
-    char text[32] = "by nothing";
-    if (difference > 0)
-        snprintf(text, sizeof text, "by less than 1e%d", (int)floor(log10(difference)) + 1);
-    if (difference >= 0 && difference < 1e-3)
-        yoke_say(out,
-                 "The lines of all %d runs lie on each other, from %s to %s: their losses differ "
-                 "%s, relative.",
-                 lines->count, NUMBER(first_of(&lines->all[0])->value),
-                 NUMBER(last_of(&lines->all[0])->value), text);
-    else
-        say_ends(out, lines);
-    for (int m = 0; m < report->mode_count; m++)
-        say_same_bits(out, report, &report->modes[m]);
 }
 
 /* The table has a row for each step at which a line has a point: the smallest of those that come
@@ -178,11 +121,10 @@ static bool next_row(curve_lines *lines, yoke_table *table) {
     double step = INFINITY;
     const yoke_report_point *points[LINES_MAX];
     for (int i = 0; i < lines->count; i++) {
-        curve_line *line = &lines->all[i];
-        points[i] = line->next < line->shown
-                        ? yoke_shown_point(line->curve, line->shown, line->next)
-                        : NULL;
-        if (points[i] != NULL) step = fmin(step, points[i]->step);
+        const curve_line *line = &lines->all[i];
+        bool more = line->next < line->shown;
+        points[i] = more ? yoke_shown_point(line->curve, line->shown, line->next) : NULL;
+        if (more) step = fmin(step, points[i]->step);
     }
     if (table != NULL) yoke_table_row(table, "%s", DECIMAL(step, 2));
     for (int i = 0; i < lines->count; i++) {
@@ -223,10 +165,10 @@ static void write_section(yoke_html *out, const yoke_report *report, curve_lines
                  NUMBER(last_of(&lines->all[lines->count - 1])->value), loss ? "" : " %",
                  together || tests ? "the test split" : "a batch");
     yoke_section_begin(out, id, title, false);
-    if (kind == YOKE_REPORT_LOSS && !alone)
-        say_losses(out, report, lines);
-    else
-        say_ends(out, lines);
+    say_ends(out, lines);
+    if (kind == YOKE_REPORT_LOSS)
+        FOR_MODES (report, other)
+            say_same_bits(out, report, other);
     if (alone && kind == YOKE_REPORT_IMAGES && mode->images_per_second.value > 0)
         yoke_say(out, "A step of median length trains %s images a second.",
                  NUMBER(mode->images_per_second.value));
@@ -236,8 +178,10 @@ static void write_section(yoke_html *out, const yoke_report *report, curve_lines
     if (alone && mode->point_steps > 1 && !(tests && kind <= YOKE_REPORT_ACCURACY))
         snprintf(mean, sizeof mean, "A point%s is the mean of %llu steps.",
                  together ? " of the training batches" : "", (unsigned long long)mode->point_steps);
-    const char *tested = together ? WORDS(yoke_curve_names[other_of(kind)], "meaning") : "";
-    yoke_section_end(out, name, "%s%s%s", tested, together && mean[0] != '\0' ? " " : "", mean);
+    snprintf(title, sizeof title, "%s%s%s",
+             together ? WORDS(yoke_curve_names[other_of(kind)], "meaning") : "",
+             together && mean[0] != '\0' ? " " : "", mean);
+    yoke_section_end(out, name, title);
 }
 
 void yoke_section_curves(yoke_html *out, const yoke_report *report) {
@@ -279,5 +223,5 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");
     }
     yoke_table_end(&table);
-    yoke_section_end(out, "rates", "%s", "");
+    yoke_section_end(out, "rates", "");
 }

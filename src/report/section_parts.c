@@ -31,15 +31,11 @@ const char *yoke_words(const char *section, const char *part, char text[YOKE_WOR
     return text;
 }
 
-void yoke_section_end(yoke_html *out, const char *words, const char *more, ...) {
-    char text[SAY_BYTES], *rest = NULL, files[YOKE_WORDS_BYTES];
+void yoke_section_end(yoke_html *out, const char *words, const char *more) {
+    char *rest = NULL, files[YOKE_WORDS_BYTES];
     const char *meaning = WORDS(words, "meaning"), *before = "<p class=\"source\">Source: ";
-    va_list arguments;
-    va_start(arguments, more);
-    vsnprintf(text, sizeof text, more, arguments);
-    va_end(arguments);
     yoke_html_write(out, "<p class=\"meaning\">%s%s%s</p>", meaning,
-                    meaning[0] != '\0' && text[0] != '\0' ? " " : "", text);
+                    meaning[0] != '\0' && more[0] != '\0' ? " " : "", more);
     yoke_words(words, "source", files);
     for (char *file = strtok_r(files, " ", &rest); file; file = strtok_r(NULL, " ", &rest)) {
         yoke_html_raw(out, before, strlen(before));
@@ -100,17 +96,10 @@ void yoke_table_row(yoke_table *table, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    size_t count = (size_t)table->row_count;
-    if ((count & (count - 1)) == 0) { /* it grows at powers of two */
-        size_t rows = count > 0 ? 2 * count : 1;
-        void *larger = yoke_realloc(table->rows, rows * sizeof *table->rows);
-        table->out->failed |= larger == NULL;
-        if (larger == NULL) return;
-        table->rows = larger;
-    }
-    memset(table->rows[count], 0, sizeof table->rows[count]);
-    table->row_count++;
-    yoke_table_put(table, 0, text);
+    if (GROW(table->rows, table->row_count) != NULL)
+        yoke_table_put(table, 0, text);
+    else
+        table->out->failed = true;
 }
 
 void yoke_table_put(yoke_table *table, int column, const char *text) {
@@ -130,13 +119,6 @@ void yoke_table_cell(yoke_table *table, const char *column, const char *text) {
     yoke_table_put(table, found, text);
 }
 
-static bool is_shown(const yoke_table *table, int column) {
-    bool shown = table->kept[column];
-    for (int row = 0; row < table->row_count; row++)
-        shown |= table->rows[row][column] != NULL;
-    return shown;
-}
-
 static void write_row(const yoke_table *table, char *const *cells, const bool *shown, bool head) {
     yoke_html_write(table->out, "\n<tr>");
     for (int i = 0; i < table->column_count; i++) {
@@ -153,8 +135,11 @@ static void write_row(const yoke_table *table, char *const *cells, const bool *s
 void yoke_table_end(yoke_table *table) {
     yoke_html *out = table->out;
     bool shown[YOKE_COLUMNS_MAX];
-    for (int i = 0; i < table->column_count; i++)
-        shown[i] = is_shown(table, i);
+    for (int i = 0; i < table->column_count; i++) {
+        shown[i] = table->kept[i];
+        for (int row = 0; row < table->row_count; row++)
+            shown[i] |= table->rows[row][i] != NULL;
+    }
     if (table->summary != NULL)
         yoke_html_write(out, "<details><summary>%s</summary>", table->summary);
     yoke_html_write(out,

@@ -16,8 +16,7 @@ static yoke_report_interval figure_of(const yoke_report_mode *mode, bool through
 /* The smallest number of devices above `devices` that has such a figure; 0: none. */
 static int next_count(const yoke_report *report, bool throughput, int devices) {
     int next = 0;
-    for (const yoke_report_mode *mode = report->modes; mode < report->modes + report->mode_count;
-         mode++)
+    FOR_MODES (report, mode)
         if (mode->devices > devices && figure_of(mode, throughput).value > 0 &&
             (next == 0 || mode->devices < next))
             next = mode->devices;
@@ -33,9 +32,8 @@ static int most_devices(const yoke_report *report) {
 
 /* The first mode on one device; NULL: none. */
 static const yoke_report_mode *base_mode(const yoke_report *report, bool throughput) {
-    for (int i = 0; i < report->mode_count; i++)
-        if (report->modes[i].devices == 1 && figure_of(&report->modes[i], throughput).value > 0)
-            return &report->modes[i];
+    FOR_MODES (report, mode)
+        if (mode->devices == 1 && figure_of(mode, throughput).value > 0) return mode;
     return NULL;
 }
 
@@ -43,14 +41,20 @@ void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_repor
                     const yoke_report_mode **slow) {
     int most = most_devices(report);
     *fast = *slow = NULL;
-    for (int i = 0; i < report->mode_count; i++) {
-        const yoke_report_mode *mode = &report->modes[i];
+    FOR_MODES (report, mode) {
         double ms = yoke_mode_step_ms(mode);
         if (first_only ? !mode->first : mode->devices != most) continue;
         if (!(ms > 0) || mode->unlike) continue;
         if (*fast == NULL || ms < yoke_mode_step_ms(*fast)) *fast = mode;
         if (*slow == NULL || ms > yoke_mode_step_ms(*slow)) *slow = mode;
     }
+}
+
+void yoke_report_mark_ends(yoke_report *report) {
+    const yoke_report_mode *fast, *slow;
+    yoke_find_ends(report, false, &fast, &slow);
+    for (int i = 0; i < report->mode_count; i++)
+        report->modes[i].first = &report->modes[i] == fast || &report->modes[i] == slow;
 }
 
 bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
@@ -62,25 +66,6 @@ bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
 
 double yoke_mode_step_ms(const yoke_report_mode *mode) {
     return mode->step_ms.value > 0 ? mode->step_ms.value : mode->mean_step_ms;
-}
-
-/* Compares every mode on the largest number of devices with the first mode on one. */
-static void say_throughput(yoke_html *out, const yoke_report *report) {
-    const yoke_report_mode *base = base_mode(report, true);
-    int most = most_devices(report);
-    if (base == NULL || most < 2) return;
-    double one = base->images_per_second.value;
-    yoke_html_write(out, "<p>Images a second on %s devices, beside the %s of %s on one",
-                    COUNT(most), NUMBER(one), base->name);
-    const char *before = ": ";
-    for (int i = 0; i < report->mode_count; i++) {
-        const yoke_report_mode *mode = &report->modes[i];
-        if (mode->devices != most || !(mode->images_per_second.value > 0) || mode->unlike) continue;
-        yoke_html_write(out, "%s%s %s times as many", before, mode->name,
-                        NUMBER(mode->images_per_second.value / one));
-        before = ", ";
-    }
-    yoke_html_write(out, ". The ideal is %s times.</p>", COUNT(most));
 }
 
 static void say_step_time(yoke_html *out, const yoke_report *report, const yoke_report_mode *fast,
@@ -104,15 +89,14 @@ static double ideal_of(const yoke_report *report, double one, bool throughput, i
 
 static void write_table(yoke_html *out, const yoke_report *report, bool throughput, bool ideal) {
     yoke_table table = yoke_data_begin(out, throughput ? "throughput" : "step-time", "devices");
-    for (int i = 0; i < report->mode_count; i++) /* columns in the order of modes */
-        if (report->modes[i].devices > 0) yoke_table_cell(&table, report->modes[i].name, "");
+    FOR_MODES (report, mode) /* columns in the order of modes */
+        if (mode->devices > 0) yoke_table_cell(&table, mode->name, "");
     for (int count = 0; (count = next_count(report, throughput, count)) > 0;) {
         yoke_table_row(&table, "%d", count);
-        for (int i = 0; i < report->mode_count; i++)
-            if (report->modes[i].devices == count)
-                yoke_table_cell(
-                    &table, report->modes[i].name,
-                    yoke_interval_text(figure_of(&report->modes[i], throughput), (char[128]){0}));
+        FOR_MODES (report, mode)
+            if (mode->devices == count)
+                yoke_table_cell(&table, mode->name,
+                                yoke_interval_text(figure_of(mode, throughput), (char[128]){0}));
         if (!ideal) continue;
         double one = figure_of(base_mode(report, throughput), throughput).value;
         yoke_table_cell(&table, "ideal", NUMBER(ideal_of(report, one, throughput, count)));
@@ -121,9 +105,9 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
 }
 
 /* The title is the result where there is one, otherwise the subject. */
-static void write_section(yoke_html *out, const yoke_report *report, bool throughput) {
+void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throughput) {
     const yoke_report_mode *fast, *slow, *base = base_mode(report, throughput);
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_WORDS_BYTES];
     int most = most_devices(report);
     bool ideal = base != NULL && most >= 2 && most <= IDEAL_MAX;
     if (next_count(report, throughput, 0) == 0) return;
@@ -139,26 +123,23 @@ static void write_section(yoke_html *out, const yoke_report *report, bool throug
                  MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name, most,
                  plural);
     yoke_section_begin(out, throughput ? "throughput" : "step-time", title, false);
-    if (throughput)
-        say_throughput(out, report);
-    else
+    if (!throughput)
         say_step_time(out, report, fast, slow);
+    else if (base != NULL && fast != NULL && most > 1)
+        yoke_say(out,
+                 "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
+                 "one; the ideal is %d times.",
+                 most, fast->name, NUMBER(fast->images_per_second.value),
+                 NUMBER(fast->images_per_second.value / base->images_per_second.value),
+                 NUMBER(base->images_per_second.value), base->name, most);
     yoke_chart(out, throughput ? "throughput" : "step-time");
     write_table(out, report, throughput, ideal);
-    yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput",
-                     "A point, or the end of a bar, is %s%s%s.%s%s%s",
-                     report->simulated ? "a simulated step" : "the median of the rounds",
-                     report->interval[0] != '\0' ? "; the thin line through it, the " : "",
-                     report->interval, ideal ? " Ideal: N devices are N times as fast as " : "",
-                     ideal ? base->name : "", ideal ? " on one." : "");
-}
-
-void yoke_section_throughput(yoke_html *out, const yoke_report *report) {
-    write_section(out, report, true);
-}
-
-void yoke_section_step_time(yoke_html *out, const yoke_report *report) {
-    write_section(out, report, false);
+    snprintf(title, sizeof title, "A point, or the end of a bar, is %s%s%s.%s%s%s",
+             report->simulated ? "a simulated step" : "the median of the rounds",
+             report->interval[0] != '\0' ? "; the thin line through it, the " : "",
+             report->interval, ideal ? " Ideal: N devices are N times as fast as " : "",
+             ideal ? base->name : "", ideal ? " on one." : "");
+    yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput", title);
 }
 
 static const char *last_text(const yoke_report_points *curve, char text[YOKE_NUMBER_BYTES]) {
@@ -177,8 +158,7 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
     if (report->rates != NULL || report->mode_count == 0) return; /* a range test is no run */
     yoke_section_begin(out, "runs", title, true);
     yoke_table table = yoke_table_begin(out, NULL, title, "run");
-    for (const yoke_report_mode *mode = report->modes; mode < report->modes + report->mode_count;
-         mode++) {
+    FOR_MODES (report, mode) {
         char text[128];
         yoke_report_interval step_ms = mode->step_ms;
         if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;

@@ -37,8 +37,8 @@ double yoke_shortest_ms(yoke_html *out, const yoke_report *report) {
     if (lengths == NULL) return 0;
     FOR_MODES (report, mode)
         FOR_LANES (mode, lane)
-            for (int j = 0; j < lane->span_count; j++)
-                lengths[filled++] = yoke_report_span_ms(&lane->spans[j]);
+            FOR_SPANS (lane, span)
+                lengths[filled++] = yoke_report_span_ms(span);
     qsort(lengths, (size_t)count, sizeof *lengths, by_length);
     shortest = lengths[YOKE_SPANS_MAX - 1];
     yoke_free(lengths);
@@ -52,12 +52,10 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
     const yoke_report_span *longest = NULL;
     char cause[160], median[80] = "", wait[256] = "No device waits for long.";
     FOR_LANES (mode, lane)
-        for (const yoke_report_span *span = lane->spans; span < lane->spans + lane->span_count;
-             span++) {
+        FOR_SPANS (lane, span) {
             if (lane->kind != YOKE_LANE_DEVICE ||
-                yoke_activity_of((int)span->span.stage) != YOKE_WAITS)
-                continue;
-            if (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest))
+                yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
+                (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
                 continue;
             longest = span;
             waiter = lane;
@@ -103,15 +101,16 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     yoke_table table = yoke_data_begin(out, "timeline", "run");
     FOR_MODES (report, mode)
         FOR_LANES (mode, lane)
-            for (int j = 0; j < lane->span_count && table.row_count < ROWS_MAX; j++)
-                if (spans <= ROWS_MAX || yoke_report_span_ms(&lane->spans[j]) >= longest / 500)
-                    add_span(&table, report, mode, lane, &lane->spans[j]);
+            FOR_SPANS (lane, span)
+                if (table.row_count < ROWS_MAX &&
+                    (spans <= ROWS_MAX || yoke_report_span_ms(span) >= longest / 500))
+                    add_span(&table, report, mode, lane, span);
     int rows = table.row_count;
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_LANES_MAX, lanes, "lanes");
     if (shortest > 0) yoke_say(out, "Spans shorter than %s are not drawn.", MS(shortest));
     if (spans > rows) yoke_say(out, "The table has %d of the %d spans.", rows, spans);
-    yoke_section_end(out, report->simulated ? "simulated" : "timeline", "%s", "");
+    yoke_section_end(out, report->simulated ? "simulated" : "timeline", "");
 }
 
 /* Stages. */
@@ -140,73 +139,47 @@ double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
     return count > 0 ? sum / count : 0;
 }
 
-/* "computes for 3 ms, communicates for 1 ms and waits for 2 ms"; what takes no time is left out. */
-static const char *activities_text(const double means[YOKE_ACCOUNT_STAGES], char text[256]) {
-    static const char *const verbs[] = {"computes", "communicates", "waits", "is idle"};
-    double spent[YOKE_ACTIVITIES];
-    int count = 0, said = 0;
-    size_t length = 0;
-    for (int i = 0; i < YOKE_ACTIVITIES; i++) {
-        spent[i] = yoke_account_activity_ms(means, (yoke_activity)i);
-        count += spent[i] > 0;
-    }
-    text[0] = '\0';
-    for (int i = 0; i < YOKE_ACTIVITIES && length < 256; i++) {
-        if (!(spent[i] > 0)) continue;
-        const char *before = said == 0 ? "" : said + 1 < count ? ", " : " and ";
-        length += (size_t)snprintf(text + length, 256 - length, "%s%s for %s", before, verbs[i],
-                                   MS(spent[i]));
-        said++;
-    }
-    return text;
+double yoke_mode_activity_ms(const yoke_report_mode *mode, yoke_activity activity) {
+    double means[YOKE_ACCOUNT_STAGES];
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+        means[stage] = yoke_mode_stage_ms(mode, stage);
+    return yoke_account_activity_ms(means, activity);
 }
 
 /* A mean over devices hides that the root's link may carry more than the others. */
 static void say_stages(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
-    double means[YOKE_ACCOUNT_STAGES];
-    int longest = YOKE_STAGE_FORWARD;
-    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
-        means[stage] = yoke_mode_stage_ms(mode, stage);
-        if (yoke_activity_of(stage) < YOKE_WAITS && means[stage] > means[longest]) longest = stage;
-    }
-    yoke_say(out, "%s: of the %s of a step a device %s. Its longest stage is %s, %s.",
-             LABEL(report, mode), MS(mode->mean_step_ms), activities_text(means, (char[256]){0}),
-             yoke_account_name(longest), MS(means[longest]));
     const yoke_report_lane *root = &mode->lanes[0];
     double root_ms = yoke_account_activity_ms(root->stage_ms, YOKE_COMMUNICATES);
+    double mean_ms = yoke_mode_activity_ms(mode, YOKE_COMMUNICATES);
+    yoke_say(out,
+             "%s: of the %s of a step a device computes for %s, communicates for %s, waits for %s "
+             "and is idle for %s.",
+             LABEL(report, mode), MS(mode->mean_step_ms),
+             MS(yoke_mode_activity_ms(mode, YOKE_COMPUTES)), MS(mean_ms),
+             MS(yoke_mode_activity_ms(mode, YOKE_WAITS)),
+             MS(yoke_mode_activity_ms(mode, YOKE_IDLES)));
     if (root->kind == YOKE_LANE_DEVICE && root_ms >= 0.05 * mode->mean_step_ms &&
-        root_ms >= 1.1 * yoke_account_activity_ms(means, YOKE_COMMUNICATES))
+        root_ms >= 1.1 * mean_ms)
         yoke_say(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
                  root->name, MS(root_ms));
 }
 
-/* How much of the step a device computes in the slowest and in the fastest mode. */
-static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_BYTES]) {
-    const yoke_report_mode *ends[2];
-    double share[2] = {0};
-    yoke_find_ends(report, true, &ends[1], &ends[0]);
-    for (int i = 0; i < 2 && ends[i] != NULL; i++) {
-        for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
-            if (yoke_activity_of(stage) == YOKE_COMPUTES)
-                share[i] += yoke_mode_stage_ms(ends[i], stage);
-        share[i] /= ends[i]->mean_step_ms;
-    }
-    snprintf(title, YOKE_TITLE_BYTES, "Stages of a step");
-    if (ends[0] != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step",
-                 PERCENT(share[0], 1));
-    else if (yoke_are_apart(report, ends[1], ends[0]))
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step in %s, for %s in %s",
-                 PERCENT(share[0], 1), ends[0]->name, PERCENT(share[1], 1), ends[1]->name);
+static const char *computing(const yoke_report_mode *mode, char text[64]) {
+    return yoke_text_percent(yoke_mode_activity_ms(mode, YOKE_COMPUTES), mode->mean_step_ms, text);
 }
 
-static const char *what_of(int stage) {
-    static const char *const meanings[YOKE_ACCOUNT_STAGES] = {
-#define STAGE_MEANING(name, text, what) what,
-        YOKE_STAGE_TABLE(STAGE_MEANING)
-#undef STAGE_MEANING
-            "no stage runs here, and the device is not known to wait"};
-    return meanings[stage];
+/* How much of the step a device computes in the slowest and in the fastest mode. */
+static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_BYTES]) {
+    const yoke_report_mode *fast, *slow;
+    char text[64], other[64];
+    yoke_find_ends(report, true, &fast, &slow);
+    snprintf(title, YOKE_TITLE_BYTES, "Stages of a step");
+    if (slow != NULL && report->mode_count == 1)
+        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step",
+                 computing(slow, text));
+    else if (yoke_are_apart(report, fast, slow))
+        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step in %s, for %s in %s",
+                 computing(slow, text), slow->name, computing(fast, other), fast->name);
 }
 
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
@@ -232,13 +205,13 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
         yoke_table_row(&table, "%s", yoke_account_name(s));
-        yoke_table_cell(&table, "what happens", what_of(s));
+        yoke_table_cell(&table, "what happens", yoke_account_meaning(s));
         yoke_table_cell(&table, "source", WORDS("stage", yoke_account_name(s)));
     }
     yoke_html_write(out, "<div class=\"words\">");
     yoke_table_end(&table);
     yoke_html_write(out, "</div>");
-    yoke_section_end(out, "stages", "%s", "");
+    yoke_section_end(out, "stages", "");
 }
 
 /* Devices. */
@@ -288,5 +261,5 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     yoke_chart(out, "devices");
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, devices, "devices");
-    yoke_section_end(out, "devices", "%s", "");
+    yoke_section_end(out, "devices", "");
 }

@@ -17,8 +17,7 @@
 #define YOKE_SAID_MAX 6      /* modes that a figure has sentences about */
 
 void yoke_section_runs(yoke_html *out, const yoke_report *report);
-void yoke_section_throughput(yoke_html *out, const yoke_report *report);
-void yoke_section_step_time(yoke_html *out, const yoke_report *report);
+void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throughput);
 void yoke_section_timeline(yoke_html *out, const yoke_report *report);
 void yoke_section_stages(yoke_html *out, const yoke_report *report);
 void yoke_section_devices(yoke_html *out, const yoke_report *report);
@@ -35,13 +34,17 @@ void yoke_page_json(yoke_html *out, const yoke_report *report, const char *title
 /* The bytes of page/page.js, page.css and words.txt, with a 0 behind them. */
 extern const unsigned char yoke_page_script[], yoke_page_style[], yoke_page_words[];
 
+/* Makes room for one more and zeroes it; arrays grow when their count is a power of two. NULL: out
+ * of memory, and the array is as it was. */
+void *yoke_report_grow(void **array, int *count, size_t size);
+#define GROW(array, count) yoke_report_grow((void **)&(array), &(count), sizeof *(array))
+
 /* What the sections share. */
 
 void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool wide);
 /* Says what the numbers mean, by the words of this key, then what this run adds, and the source
  * files; ends the section. */
-void yoke_section_end(yoke_html *out, const char *words, const char *more, ...)
-    __attribute__((format(printf, 3, 4)));
+void yoke_section_end(yoke_html *out, const char *words, const char *more);
 /* An entry of words.txt, "SECTION.PART"; "": there is none. Returns text. */
 #define YOKE_WORDS_BYTES 1024
 const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]);
@@ -81,6 +84,9 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define FOR_LANES(mode, lane)                                                                      \
     for (const yoke_report_lane *lane = (mode)->lanes; lane < (mode)->lanes + (mode)->lane_count;  \
          lane++)
+#define FOR_SPANS(lane, span)                                                                      \
+    for (const yoke_report_span *span = (lane)->spans; span < (lane)->spans + (lane)->span_count;  \
+         span++)
 
 /* Short-lived texts. */
 #define NUMBER(value) yoke_number(value, (char[YOKE_NUMBER_BYTES]){0})
@@ -114,6 +120,7 @@ bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
                     const yoke_report_mode *slow);
 /* The mean over the mode's devices. */
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage);
+double yoke_mode_activity_ms(const yoke_report_mode *mode, yoke_activity activity);
 /* Of one place, or of the place with the most of them; what NULL: of every kind. */
 double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, const char *what);
 const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but);

@@ -25,17 +25,16 @@ static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow
     return true;
 }
 
+static double more_of(const yoke_report_mode *fast, const yoke_report_mode *slow, int stage) {
+    return yoke_mode_stage_ms(slow, stage) - yoke_mode_stage_ms(fast, stage);
+}
+
 /* The stage that costs most of the difference. */
 static void say_stage(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
     int most = 0;
-    double longest = 0;
-    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
-        double more = yoke_mode_stage_ms(slow, stage) - yoke_mode_stage_ms(fast, stage);
-        if (more > longest) {
-            longest = more;
-            most = stage;
-        }
-    }
+    for (int stage = 1; stage < YOKE_ACCOUNT_STAGES; stage++)
+        if (more_of(fast, slow, stage) > more_of(fast, slow, most)) most = stage;
+    double longest = more_of(fast, slow, most);
     if (!(longest > WORTH_SHARE * (yoke_mode_step_ms(slow) - yoke_mode_step_ms(fast)))) return;
     if (yoke_activity_of(most) < YOKE_WAITS)
         snprintf(text, 160, ": its %s takes %s more of a device", yoke_account_name(most),
@@ -65,27 +64,22 @@ static bool say_modes(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
 static bool say_run(const yoke_report_mode *mode, char text[YOKE_TITLE_BYTES]) {
     static const struct {
         yoke_report_curve curve;
-        const char *format;
-    } ends[] = {{YOKE_REPORT_ACCURACY, "%s %% of the test rows are right after step %s"},
-                {YOKE_REPORT_TEST_LOSS, "The loss of the test split is %s after step %s"},
-                {YOKE_REPORT_LOSS, "The loss of a batch is %s after step %s"}};
+        const char *before, *behind;
+    } ends[] = {{YOKE_REPORT_ACCURACY, "", " % of the test rows are right"},
+                {YOKE_REPORT_TEST_LOSS, "The loss of the test split is ", ""},
+                {YOKE_REPORT_LOSS, "The loss of a batch is ", ""}};
     if (mode->mean_step_ms > 0 && mode->lane_count > 0) {
-        double compute = 0;
-        for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
-            if (yoke_activity_of(stage) == YOKE_COMPUTES)
-                compute += yoke_mode_stage_ms(mode, stage);
         snprintf(text, YOKE_TITLE_BYTES, "A step takes %s: a device computes for %s of it",
-                 MS(yoke_mode_step_ms(mode)), PERCENT(compute, mode->mean_step_ms));
+                 MS(yoke_mode_step_ms(mode)),
+                 PERCENT(yoke_mode_activity_ms(mode, YOKE_COMPUTES), mode->mean_step_ms));
         return true;
     }
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         const yoke_report_points *curve = &mode->curves[ends[i].curve];
         if (curve->count == 0) continue;
         const yoke_report_point *last = &curve->points[curve->count - 1];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(text, YOKE_TITLE_BYTES, ends[i].format, NUMBER(last->value), COUNT(last->step));
-#pragma GCC diagnostic pop
+        snprintf(text, YOKE_TITLE_BYTES, "%s%s%s after step %s", ends[i].before,
+                 NUMBER(last->value), ends[i].behind, COUNT(last->step));
         return true;
     }
     return false;

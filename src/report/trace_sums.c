@@ -31,36 +31,34 @@ static int compare_events(const void *left, const void *right) {
 
 /* All steps. */
 
-static bool seen_before(const trace_file *file, size_t first, size_t event) {
-    for (size_t i = first; i < event; i++)
-        if (file->events[i].span.stage == YOKE_STAGE_STEP &&
-            file->lanes[file->events[i].span.lane].process ==
-                file->lanes[file->events[event].span.lane].process)
-            return true;
-    return false;
+/* Counts processes: how many of them are new in a list. */
+static bool is_new(int64_t *list, int *count, int64_t process) {
+    for (int i = 0; i < *count; i++)
+        if (list[i] == process) return false;
+    list[(*count)++] = process;
+    return true;
 }
 
-/* Fills in the window; false when a process lacks the step. */
+/* Fills in the window; false when a process lacks the step. The first of a process counts. */
 static bool measure_window(const trace_file *file, int processes, window *step) {
+    int64_t list[YOKE_TRACE_LANES];
     int found = 0;
     for (size_t i = step->first; i < step->last; i++) {
         const yoke_span_info *span = &file->events[i].span;
-        if (span->stage != YOKE_STAGE_STEP || seen_before(file, step->first, i)) continue;
-        if (found == 0 || span->begin_ns < step->begin_ns) step->begin_ns = span->begin_ns;
-        if (found == 0 || span->end_ns > step->end_ns) step->end_ns = span->end_ns;
-        found++;
+        if (span->stage != YOKE_STAGE_STEP ||
+            !is_new(list, &found, file->lanes[span->lane].process))
+            continue;
+        if (found == 1 || span->begin_ns < step->begin_ns) step->begin_ns = span->begin_ns;
+        if (found == 1 || span->end_ns > step->end_ns) step->end_ns = span->end_ns;
     }
     return found > 0 && found == processes && step->end_ns > step->begin_ns;
 }
 
 static int count_processes(const trace_file *file) {
+    int64_t list[YOKE_TRACE_LANES];
     int count = 0;
-    for (int i = 0; i < file->lane_count; i++) {
-        bool known = false;
-        for (int j = 0; j < i; j++)
-            known |= file->lanes[i].process == file->lanes[j].process;
-        count += !known;
-    }
+    for (int i = 0; i < file->lane_count; i++)
+        (void)is_new(list, &count, file->lanes[i].process);
     return count;
 }
 
@@ -170,14 +168,6 @@ static void add_step(summing *all, const window *step, int steps) {
     all->mode->mean_step_ms += window_ms(step) / steps;
 }
 
-static yoke_status show_link(const summing *all, const window *step, int lane) {
-    size_t count = 0;
-    for (size_t at = all->lanes[lane].first; at < all->lanes[lane].last; at++)
-        all->list[count++] = &all->file->events[at].span;
-    return yoke_report_add_carried(&all->mode->lanes[lane], all->list, count, step->begin_ns,
-                                   step->end_ns);
-}
-
 /* The step of the timeline. */
 static yoke_status show_step(summing *all, const window *step) {
     size_t crowded = all->file->crowded; /* is counted once */
@@ -186,7 +176,9 @@ static yoke_status show_step(summing *all, const window *step) {
     for (int i = 0; i < all->mode->lane_count; i++) {
         yoke_report_lane *lane = &all->mode->lanes[i];
         if (lane->kind == YOKE_LANE_LINK) {
-            TRY(show_link(all, step, i));
+            for (size_t at = all->lanes[i].first; at < all->lanes[i].last; at++)
+                TRY(yoke_report_add_carried(lane, &all->file->events[at].span, step->begin_ns,
+                                            step->end_ns));
             continue;
         }
         size_t count = cut(all, step, i, false);
@@ -204,18 +196,25 @@ static yoke_status show_step(summing *all, const window *step) {
     return YOKE_OK;
 }
 
-static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
-                                const yoke_span_info *span) {
-    char lane[YOKE_REPORT_NAME_BYTES];
-    snprintf(lane, sizeof lane, "%.*s", (int)device_length(lane_name), lane_name);
-    if (span->sent_bytes > 0)
-        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_OUT, (double)span->sent_bytes));
-    if (span->received_bytes > 0)
-        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_IN,
-                                   (double)span->received_bytes));
-    if (span->bytes == 0) return YOKE_OK;
-    return yoke_report_add_amount(&mode->moved, lane, yoke_stage_name(span->stage),
-                                  (double)span->bytes);
+/* The bytes of the step's spans; whole ones, where spans overlap, too. With links the spans show
+ * transfers in place of copies in memory. A link's bytes are in the device's spans. */
+static yoke_status add_bytes(yoke_report_mode *mode, const trace_file *file, const window *step) {
+    for (size_t i = step->first; i < step->last; i++) {
+        const yoke_span_info *span = &file->events[i].span;
+        const char *name = file->lanes[span->lane].name;
+        char lane[YOKE_REPORT_NAME_BYTES];
+        if (is_link(file, span->lane) || yoke_activity_of((int)span->stage) == YOKE_IDLES ||
+            span->end_ns <= step->begin_ns)
+            continue;
+        snprintf(lane, sizeof lane, "%.*s", (int)device_length(name), name);
+        TRY(yoke_report_add_link(mode, lane, (double)span->sent_bytes,
+                                 (double)span->received_bytes));
+        if (span->bytes > 0)
+            TRY(yoke_report_add_amount(&mode->moved, lane, yoke_stage_name(span->stage),
+                                       (double)span->bytes));
+    }
+    if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
+    return YOKE_OK;
 }
 
 /* The windows come by length; the one in the middle is the closest to the median, or one of two. */
@@ -224,13 +223,13 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
     for (int i = 0; i < all->file->lane_count; i++) {
         yoke_report_lane *lane;
         const char *name = all->file->lanes[i].name;
+        int length = (int)device_length(name);
         TRY(yoke_report_add_lane(all->mode, name, &lane));
-        if (name[device_length(name)] != '\0') lane->kind = YOKE_LANE_BESIDE;
-        if (is_link(all->file, i)) {
-            lane->kind = YOKE_LANE_LINK;
-            snprintf(lane->name, sizeof lane->name, "link of %.*s",
-                     (int)device_length(name) > 80 ? 80 : (int)device_length(name), name);
-        }
+        if (name[length] != '\0') lane->kind = YOKE_LANE_BESIDE;
+        if (is_link(all->file, i)) lane->kind = YOKE_LANE_LINK;
+        if (lane->kind == YOKE_LANE_LINK)
+            snprintf(lane->name, sizeof lane->name, "link of %.*s", length > 80 ? 80 : length,
+                     name);
         all->mode->devices += lane->kind == YOKE_LANE_DEVICE;
     }
     for (int i = 0; i < count; i++)
@@ -238,18 +237,7 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
     all->mode->steps = count;
     all->mode->median_ms = (window_ms(&windows[(count - 1) / 2]) + window_ms(middle)) / 2;
     TRY(show_step(all, middle));
-    /* The bytes of the step's spans; whole ones, where spans overlap, too. With links the spans
-     * show transfers in place of copies in memory. */
-    const trace_file *file = all->file;
-    yoke_report_mode *mode = all->mode;
-    for (size_t i = middle->first; i < middle->last; i++) {
-        const yoke_span_info *span = &file->events[i].span;
-        if (is_link(file, span->lane)) continue; /* its bytes are in the device's spans */
-        if (yoke_activity_of((int)span->stage) != YOKE_IDLES && span->end_ns > middle->begin_ns)
-            TRY(add_bytes_of(mode, file->lanes[span->lane].name, span));
-    }
-    if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
-    return YOKE_OK;
+    return add_bytes(all->mode, all->file, middle);
 }
 
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {

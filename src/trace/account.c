@@ -34,6 +34,15 @@ const char *yoke_account_name(int stage) {
     return stage == YOKE_STAGE_IDLE ? "idle" : yoke_stage_name((yoke_stage)stage);
 }
 
+const char *yoke_account_meaning(int stage) {
+    static const char *const meanings[YOKE_ACCOUNT_STAGES] = {
+#define MEANING(name, text, what) what,
+        YOKE_STAGE_TABLE(MEANING)
+#undef MEANING
+            "no stage runs here, and the device is not known to wait"};
+    return meanings[stage];
+}
+
 /* Spans. */
 
 typedef size_t (*span_reader)(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,

@@ -27,7 +27,8 @@ typedef enum yoke_activity {
 
 /* stage: a yoke_stage or YOKE_STAGE_IDLE. */
 yoke_activity yoke_activity_of(int stage);
-const char *yoke_account_name(int stage); /* "forward"; "idle" */
+const char *yoke_account_name(int stage);    /* "forward"; "idle" */
+const char *yoke_account_meaning(int stage); /* what happens in it */
 
 /* The spans of a trace, lane by lane. */
 typedef struct yoke_spans {

@@ -107,8 +107,8 @@ static void each_number_of_a_mode_has_one_value_on_the_page(void **state) {
     static const char *const wanted[] = {
         "dp python: one step: 9.00 ms (median 8.00 ms). The longest wait is 7.00 ms, on cpu:1, "
         "while cpu:0 runs reduce.",
-        "dp python: of the 8.00 ms of a step a device communicates for 3.00 ms, waits for 2.50 "
-        "ms and is idle for 2.50 ms. Its longest stage is reduce, 3.00 ms.",
+        "dp python: of the 8.00 ms of a step a device computes for 0 ms, communicates for "
+        "3.00 ms, waits for 2.50 ms and is idle for 2.50 ms.",
         "dp python: the root, cpu:0, communicates for 6.00 ms of the step."};
     close(mkstemp(path));
     assert_int_equal(compare_write_page(path, &result), YOKE_OK);

@@ -5,7 +5,7 @@
 
 #include "data/images.h"
 #include "image_layout_check.h"
-#include "report/png.h"
+#include "pictures/pictures.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

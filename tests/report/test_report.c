@@ -290,6 +290,25 @@ static void every_stage_has_a_source_file_that_exists(void **state) {
     }
 }
 
+static void a_fact_that_found_no_room_leaves_no_page(void **state) {
+    (void)state;
+    yoke_report report = {.failed = true};
+    char *page;
+    size_t bytes;
+    assert_int_equal(yoke_report_page(&report, &page, &bytes), YOKE_ERROR_MEMORY);
+    assert_null(page);
+}
+
+static void a_fact_without_a_value_is_left_out(void **state) {
+    (void)state;
+    yoke_report report = {0};
+    yoke_report_add_fact(&report, "spread", "%s", "");
+    yoke_report_add_fact(&report, "model", "%s", "mlp");
+    assert_int_equal(report.fact_count, 1);
+    assert_string_equal(report.facts[0].key, "model");
+    yoke_report_clear(&report);
+}
+
 static void a_page_that_cannot_be_written_is_an_io_error(void **state) {
     (void)state;
     yoke_report report = read_text(trace);
@@ -316,6 +335,8 @@ int main(void) {
         cmocka_unit_test(curves_that_no_axis_can_resolve_make_a_page),
         cmocka_unit_test(files_of_another_kind_are_refused_by_name),
         cmocka_unit_test(every_stage_has_a_source_file_that_exists),
+        cmocka_unit_test(a_fact_that_found_no_room_leaves_no_page),
+        cmocka_unit_test(a_fact_without_a_value_is_left_out),
         cmocka_unit_test(a_page_that_cannot_be_written_is_an_io_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

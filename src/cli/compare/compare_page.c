@@ -20,121 +20,114 @@ static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
     if (setup->link[0] == '\0') return YOKE_OK;
     TRY(yoke_link_parse(&link, setup->link));
     snprintf(report->link, sizeof report->link, "%s", yoke_link_describe(&link, text));
-    return yoke_report_add_fact(report, "link", "%s, modelled", report->link);
+    yoke_report_add_fact(report, "link", "%s, modelled", report->link);
+    return YOKE_OK;
 }
 
-static yoke_status add_shares(yoke_report *report, const compare_setup *setup) {
+static void add_shares(yoke_report *report, const compare_setup *setup) {
     char text[TEXT_BYTES] = "";
     for (int i = 0; i < setup->device_count && setup->share_count > 0; i++) {
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length, "%s%d", i == 0 ? "" : " + ",
                  compare_setup_rows(setup, setup->device_count, i).count);
     }
-    return text[0] != '\0' ? yoke_report_add_fact(report, "rows of devices", "%s", text) : YOKE_OK;
+    yoke_report_add_fact(report, "rows of devices", "%s", text);
 }
 
 static yoke_status add_facts(yoke_report *report, const compare_result *result) {
     const compare_setup *setup = &result->setup;
-    TRY(yoke_report_add_fact(report, "model", "%s, %zu parameters", setup->model,
-                             result->parameters));
-    TRY(yoke_report_add_fact(report, "dataset", "%s", setup->dataset));
-    TRY(yoke_report_add_fact(report, "batch", "%d rows on all devices together", setup->batch));
-    TRY(yoke_report_add_fact(report, "processor", "%s", result->processor));
+    yoke_report_add_fact(report, "model", "%s, %zu parameters", setup->model, result->parameters);
+    yoke_report_add_fact(report, "dataset", "%s", setup->dataset);
+    yoke_report_add_fact(report, "batch", "%d rows on all devices together", setup->batch);
+    yoke_report_add_fact(report, "processor", "%s", result->processor);
     if (result->cores > 0)
-        TRY(yoke_report_add_fact(report, "cores", "%d, shared by CPU devices of %d thread%s each",
-                                 result->cores, setup->threads, setup->threads == 1 ? "" : "s"));
+        yoke_report_add_fact(report, "cores", "%d, shared by CPU devices of %d thread%s each",
+                             result->cores, setup->threads, setup->threads == 1 ? "" : "s");
     if (setup->bucket_mb > 0)
-        TRY(yoke_report_add_fact(report, "buckets", "%g MiB of gradients", setup->bucket_mb));
+        yoke_report_add_fact(report, "buckets", "%g MiB of gradients", setup->bucket_mb);
     TRY(add_link(report, setup));
-    if (result->torch[0] != '\0') TRY(yoke_report_add_fact(report, "PyTorch", "%s", result->torch));
+    yoke_report_add_fact(report, "PyTorch", "%s", result->torch);
     if (compare_find(result, COMPARE_PYTHON, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(
+        yoke_report_add_fact(
             report, "Python",
             "in dp python: %g us to call a layer or to copy it, one thread at a time",
-            setup->interpreter_us));
+            setup->interpreter_us);
     if (setup->straggler_factor > 0)
-        TRY(yoke_report_add_fact(report, "straggler",
-                                 "device or rank %d computes %g times as long; not in single",
-                                 setup->straggler, setup->straggler_factor));
-    TRY(add_shares(report, setup));
+        yoke_report_add_fact(report, "straggler",
+                             "device or rank %d computes %g times as long; not in single",
+                             setup->straggler, setup->straggler_factor);
+    add_shares(report, setup);
     if (compare_find(result, COMPARE_ASYNC, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(report, "async", "a step is a push, of %d rows by one device",
-                                 setup->batch));
+        yoke_report_add_fact(report, "async", "a step is a push, of %d rows by one device",
+                             setup->batch);
     if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(report, "local", "a mean of the weights every %d step%s",
-                                 setup->sync_every, setup->sync_every == 1 ? "" : "s"));
-    return yoke_report_add_fact(report, "race", "%d rounds of %d steps", result->rounds,
-                                result->steps);
+        yoke_report_add_fact(report, "local", "a mean of the weights every %d step%s",
+                             setup->sync_every, setup->sync_every == 1 ? "" : "s");
+    yoke_report_add_fact(report, "race", "%d rounds of %d steps", result->rounds, result->steps);
+    return YOKE_OK;
 }
 
 /* Where so few steps were recorded that none of the right length is there. */
-static yoke_status note_order(yoke_report *report, const compare_result *result) {
+static void note_order(yoke_report *report, const compare_result *result) {
     for (int i = 0; i < result->mode_count; i++)
         for (int k = 0; k < result->mode_count; k++) {
             const compare_mode *one = &result->modes[i], *other = &result->modes[k];
             if (one->parts == NULL || other->parts == NULL) continue;
             if (one->step_ms.median < other->step_ms.median &&
                 one->step.milliseconds > other->step.milliseconds)
-                TRY(yoke_report_add_note(report,
-                                         "The timeline shows a longer step of %s than of %s: too "
-                                         "few steps were recorded. Their medians count.",
-                                         compare_kind_name(one->kind),
-                                         compare_kind_name(other->kind)));
+                yoke_report_add_note(report,
+                                     "The timeline shows a longer step of %s than of %s: too "
+                                     "few steps were recorded. Their medians count.",
+                                     compare_kind_name(one->kind), compare_kind_name(other->kind));
         }
-    return YOKE_OK;
 }
 
-static yoke_status note_apart(yoke_report *report, const compare_result *result) {
+static void note_apart(yoke_report *report, const compare_result *result) {
     char names[COMPARE_NAMES_BYTES];
     if (compare_apart_names(result, names)[0] != '\0')
-        TRY(yoke_report_add_note(report,
-                                 "What %s learned is compared with nothing: another method ends "
-                                 "with other weights, by design.",
-                                 names));
+        yoke_report_add_note(report,
+                             "What %s learned is compared with nothing: another method ends "
+                             "with other weights, by design.",
+                             names);
     if (compare_unrecorded_names(result, names)[0] != '\0')
-        TRY(yoke_report_add_note(report,
-                                 "The figures of stages, memory and bytes leave %s out: nothing "
-                                 "records them.",
-                                 names));
-    return YOKE_OK;
+        yoke_report_add_note(report,
+                             "The figures of stages, memory and bytes leave %s out: nothing "
+                             "records them.",
+                             names);
 }
 
-static yoke_status note_unlike(yoke_report *report, const compare_result *result) {
+static void note_unlike(yoke_report *report, const compare_result *result) {
     for (int i = 0; i < result->mode_count; i++)
         if (!compare_pays(result, &result->modes[i]))
-            TRY(yoke_report_add_note(report,
-                                     "%s knows no %s: it does not pay what the others pay, and its "
-                                     "speed is compared with nobody's.",
-                                     compare_kind_name(result->modes[i].kind),
-                                     compare_unknown(result)));
-    return YOKE_OK;
+            yoke_report_add_note(report,
+                                 "%s knows no %s: it does not pay what the others pay, and its "
+                                 "speed is compared with nobody's.",
+                                 compare_kind_name(result->modes[i].kind), compare_unknown(result));
 }
 
-static yoke_status add_notes(yoke_report *report, const compare_result *result) {
+static void add_notes(yoke_report *report, const compare_result *result) {
     char order[1024] = "Their number is too small to tell which mode is faster.";
     int most = result->modes[result->mode_count - 1].devices;
     if (result->interval) compare_order(result, most, order, sizeof order);
     if (result->disturbed > 0)
-        TRY(yoke_report_add_note(report, "Other programs disturbed %d of the %d rounds. %s",
-                                 result->disturbed, result->rounds, order));
-    if (!compare_all_equal(result))
-        TRY(yoke_report_add_note(report, "Not all modes learned the same."));
+        yoke_report_add_note(report, "Other programs disturbed %d of the %d rounds. %s",
+                             result->disturbed, result->rounds, order);
+    if (!compare_all_equal(result)) yoke_report_add_note(report, "Not all modes learned the same.");
     if (result->ddp_left_out)
-        TRY(yoke_report_add_note(
-            report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
-    TRY(note_apart(report, result));
-    TRY(note_unlike(report, result));
-    TRY(note_order(report, result));
+        yoke_report_add_note(
+            report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
+    note_apart(report, result);
+    note_unlike(report, result);
+    note_order(report, result);
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
         if (mode->step.left_out > 0)
-            TRY(yoke_report_add_note(report,
-                                     "%s on %d: the timeline leaves out %d spans: it keeps %d of a "
-                                     "step for each device.",
-                                     compare_kind_name(mode->kind), mode->devices,
-                                     mode->step.left_out, COMPARE_LANE_SPANS));
+            yoke_report_add_note(report,
+                                 "%s on %d: the timeline leaves out %d spans: it keeps %d of a "
+                                 "step for each device.",
+                                 compare_kind_name(mode->kind), mode->devices, mode->step.left_out,
+                                 COMPARE_LANE_SPANS);
     }
-    return YOKE_OK;
 }
 
 static yoke_report_interval interval_of(race_ratio figure) {
@@ -143,10 +136,7 @@ static yoke_report_interval interval_of(race_ratio figure) {
 
 static yoke_status add_bytes(yoke_report_mode *mode, const char *name, const yoke_account *account,
                              bool linked) {
-    if (account->sent > 0)
-        TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, account->sent));
-    if (account->received > 0)
-        TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN, account->received));
+    TRY(yoke_report_add_link(mode, name, account->sent, account->received));
     for (int stage = 0; stage < YOKE_STAGE_COUNT && !linked; stage++)
         if (account->bytes[stage] > 0)
             TRY(yoke_report_add_amount(&mode->moved, name, yoke_stage_name((yoke_stage)stage),
@@ -177,31 +167,13 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
     return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
-static yoke_status add_link_lanes(yoke_report_mode *mode, const compare_mode *from) {
-    size_t spans = (size_t)from->step.count;
-    const yoke_span_info **list = calloc(spans + 1, sizeof *list);
-    yoke_status status = YOKE_OK;
-    if (list == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a page");
-    for (int i = 0; i < from->devices && status == YOKE_OK; i++) {
-        size_t count = yoke_spans_of_lane(from->step.spans, spans, COMPARE_LINK_OF(i), list);
-        char name[YOKE_REPORT_NAME_BYTES];
-        yoke_report_lane *link;
-        if (count == 0) continue;
-        snprintf(name, sizeof name, "link of %.80s", mode->lanes[i].name);
-        status = yoke_report_add_lane(mode, name, &link);
-        if (status == YOKE_OK)
-            status =
-                yoke_report_add_carried(link, list, count, from->step.begin_ns, from->step.end_ns);
-    }
-    free(list);
-    return status;
-}
-
 static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {
     for (int i = 0; i < from->devices; i++)
         TRY(add_device(mode, from, i, linked));
     yoke_report_find_causes(mode);
-    TRY(add_link_lanes(mode, from));
+    for (int i = 0; i < from->devices; i++)
+        TRY(yoke_report_add_link_lane(mode, mode->lanes[i].name, from->step.spans, from->step.count,
+                                      COMPARE_LINK_OF(i), from->step.begin_ns, from->step.end_ns));
     mode->mean_step_ms = from->parts[0].account.step_ms;
     mode->median_ms = from->step_ms.median;
     mode->shown_ms = from->step.milliseconds;
@@ -238,7 +210,7 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
              result->interval ? "95 % interval" : "range of the rounds");
     report->no_verdict = !result->interval;
     TRY(add_facts(report, result));
-    TRY(add_notes(report, result));
+    add_notes(report, result);
     for (int i = 0; i < result->mode_count; i++)
         TRY(add_mode(report, result, &result->modes[i]));
     return YOKE_OK;

@@ -168,15 +168,6 @@ static void print_raced(FILE *out, const compare_result *result) {
 
 /* Where the time goes. */
 
-static const char *stage_meaning(yoke_stage stage) {
-    static const char *const texts[] = {
-#define MEANING(name, text, what) what,
-        YOKE_STAGE_TABLE(MEANING)
-#undef MEANING
-    };
-    return texts[stage];
-}
-
 /* Single, which moves nothing, gives way where the others fill the line. */
 static int choose_columns(const compare_result *result, int devices,
                           const compare_mode *columns[COLUMNS]) {
@@ -248,7 +239,7 @@ static void print_stage_meanings(FILE *out, const bool shown[YOKE_ACCOUNT_STAGES
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         if (shown[stage])
             fprintf(out, "  %s: %s\n", yoke_stage_name((yoke_stage)stage),
-                    stage_meaning((yoke_stage)stage));
+                    yoke_account_meaning(stage));
     fprintf(out, "  idle: no stage runs, and the device is not known to wait\n"
                  "  step: step ms of the table above\n");
 }

@@ -6,67 +6,41 @@
 #include "cli/simulate/simulate_setup.h"
 #include "report/report.h"
 
-static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
+static void add_facts(yoke_report *report, const simulate_setup *setup) {
     const yoke_profile *profile = &setup->profile;
     char text[96];
-    TRY(yoke_report_add_fact(report, "model", "%s", profile->model));
-    TRY(yoke_report_add_fact(report, "rows", "%d on each device", profile->rows));
-    TRY(yoke_report_add_fact(report, "device of the profile", "%s", profile->device));
-    TRY(yoke_report_add_fact(report, "profile", "%s", profile->source));
-    TRY(yoke_report_add_fact(report, "links", "%s", setup->link_text));
+    yoke_report_add_fact(report, "model", "%s", profile->model);
+    yoke_report_add_fact(report, "rows", "%d on each device", profile->rows);
+    yoke_report_add_fact(report, "device of the profile", "%s", profile->device);
+    yoke_report_add_fact(report, "profile", "%s", profile->source);
+    yoke_report_add_fact(report, "links", "%s", setup->link_text);
     simulate_spread_text(setup, text, sizeof text);
-    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "spread", "%s", text));
+    yoke_report_add_fact(report, "spread", "%s", text);
     simulate_straggler_text(setup, text, sizeof text);
-    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "straggler", "%s", text));
-    return yoke_report_add_note(report, "Simulated, not measured: the step of a profile of one "
-                                        "device, and links by a formula. Every device keeps the "
-                                        "profile's rows.");
+    yoke_report_add_fact(report, "straggler", "%s", text);
+    yoke_report_add_note(report, "Simulated, not measured: the step of a profile of one "
+                                 "device, and links by a formula. Every device keeps the "
+                                 "profile's rows.");
 }
 
-/* The links of the devices shown. Where nothing travels, no lane. */
-static yoke_status add_links(yoke_report_mode *mode, const yoke_simulation *found) {
-    yoke_report_lane *lane = NULL;
-    for (int i = 0, last = -1; i < found->span_count; i++) {
-        int device = found->spans[i].lane - YOKE_SIMULATED_LANES;
-        char name[32];
-        if (device < 0) continue;
-        snprintf(name, sizeof name, "link of device %d", device);
-        if (device != last) TRY(yoke_report_add_lane(mode, name, &lane));
-        lane->kind = YOKE_LANE_LINK;
-        last = device;
-        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
-        TRY(yoke_report_add_span(lane, &span));
-    }
-    return YOKE_OK;
-}
-
-/* The bytes of the links shown. */
-static yoke_status add_bytes(yoke_report_mode *mode, const yoke_simulation *found) {
-    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->link_count; k++) {
-        const yoke_link_bytes *bytes = &found->links[k];
-        char name[24];
-        snprintf(name, sizeof name, "device %d", k);
-        if (bytes->sent > 0)
-            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, (double)bytes->sent));
-        if (bytes->received > 0)
-            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN,
-                                       (double)bytes->received));
-    }
-    return YOKE_OK;
-}
-
+/* The devices shown, then their links. Where nothing travels, no lane. */
 static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *found) {
-    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++) {
+    int shown = found->devices < YOKE_SIMULATED_LANES ? found->devices : YOKE_SIMULATED_LANES;
+    char name[24];
+    for (int k = 0; k < shown; k++) {
         yoke_report_lane *lane;
-        char name[24];
         snprintf(name, sizeof name, "device %d", k);
         TRY(yoke_report_add_lane(mode, name, &lane));
         TRY(yoke_report_cut(lane, found->spans, (size_t)found->span_count, k, 0, found->step_ns));
         for (int i = 0; i < lane->span_count; i++)
             lane->stage_ms[lane->spans[i].span.stage] += yoke_report_span_ms(&lane->spans[i]);
+        if (k < found->link_count)
+            TRY(yoke_report_add_link(mode, name, (double)found->links[k].sent,
+                                     (double)found->links[k].received));
     }
-    TRY(add_links(mode, found));
-    TRY(add_bytes(mode, found));
+    for (int k = 0; k < shown; k++)
+        TRY(yoke_report_add_link_lane(mode, mode->lanes[k].name, found->spans, found->span_count,
+                                      YOKE_SIMULATED_LANES + k, 0, found->step_ns));
     yoke_report_find_causes(mode);
     return YOKE_OK;
 }
@@ -91,28 +65,16 @@ static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
     return YOKE_OK;
 }
 
-/* The slowest and the fastest mode at most devices. */
-static void mark_first(yoke_report *report, int most) {
-    yoke_report_mode *slow = NULL, *fast = NULL;
-    for (int i = 0; i < report->mode_count; i++) {
-        yoke_report_mode *mode = &report->modes[i];
-        if (mode->devices != most) continue;
-        if (slow == NULL || mode->step_ms.value > slow->step_ms.value) slow = mode;
-        if (fast == NULL || mode->step_ms.value < fast->step_ms.value) fast = mode;
-    }
-    if (slow != NULL) slow->first = fast->first = true;
-}
-
 static yoke_status fill(yoke_report *report, const simulate_setup *setup,
                         const simulate_runs *runs) {
     int most = runs->list[runs->count - 1].devices;
     report->simulated = true;
     snprintf(report->subject, sizeof report->subject, "%.40s on up to %d devices, simulated",
              setup->profile.model, most);
-    TRY(add_facts(report, setup));
+    add_facts(report, setup);
     for (int i = 0; i < runs->count; i++)
         TRY(add_mode(report, setup, &runs->list[i], most));
-    mark_first(report, most);
+    yoke_report_mark_ends(report);
     return YOKE_OK;
 }
 

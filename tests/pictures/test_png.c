@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A picture of the page decodes to the pixels that it was made of. */
+/* A picture as PNG decodes to the pixels that it was made of. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <png.h>
 #include <sodium.h>
 
-#include "report/png.h"
+#include "pictures/pictures.h"
 
 #define HEAD "data:image/png;base64,"
 #define BYTES_MAX 65536

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/png.h"
-#include "report/report.h"
+#include "pictures/pictures.h"
 
 #define GAP 4
 #define CELL (YOKE_PNG_SIDE + GAP)
@@ -53,7 +52,7 @@ static yoke_status write_canvas(const canvas *paper, const char *path) {
     return status;
 }
 
-yoke_status yoke_report_write_sheet(const yoke_report_sheet *sheet, const char *path) {
+yoke_status yoke_contact_sheet_write(const yoke_contact_sheet *sheet, const char *path) {
     int lines = (sheet->count + sheet->columns - 1) / sheet->columns;
     canvas paper = {.height = GAP + CELL * lines, .width = GAP + CELL * sheet->columns};
     size_t bytes = 3 * (size_t)paper.height * (size_t)paper.width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Images as PNG by libpng's simplified API, which touches no state of the process. */
-#include "report/png.h"
+#include "pictures/pictures.h"
 
 #include <png.h>
 #include <sodium.h>

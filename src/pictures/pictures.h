@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside report: images as PNG, in the page or as a file. */
-#ifndef REPORT_PNG_H
-#define REPORT_PNG_H
+/* The door of pictures: PNG files of images, and of many on a contact sheet. */
+#ifndef PICTURES_PICTURES_H
+#define PICTURES_PICTURES_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/base.h"
 
 typedef struct yoke_png_image {
     const uint8_t *pixels; /* [channels, height, width] */
@@ -24,5 +26,14 @@ size_t yoke_png_file(const yoke_png_image *image, uint8_t **file);
  * cut at the image's edges. */
 int yoke_png_factor(const yoke_png_image *image);
 uint8_t yoke_png_mean(const yoke_png_image *image, int channel, int y, int x, int factor);
+
+/* A contact sheet: pictures in rows of `columns`, on squares of 64 pixels. */
+typedef struct yoke_contact_sheet {
+    const uint8_t *const *pictures; /* [count]: [channels, height, width] each; NULL: left empty */
+    int count, columns;
+    int channels, height, width; /* 3 channels are red, green, blue; of others the first, in grey */
+} yoke_contact_sheet;
+/* Writes it as a PNG file. */
+yoke_status yoke_contact_sheet_write(const yoke_contact_sheet *sheet, const char *path);
 
 #endif
