@@ -51,8 +51,6 @@ yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info
         return YOKE_OK;
     carried.span.begin_ns = span->begin_ns > begin_ns ? span->begin_ns - begin_ns : 0;
     carried.span.end_ns = (span->end_ns < end_ns ? span->end_ns : end_ns) - begin_ns;
-    if (span->sent_bytes + span->received_bytes > 0)
-        carried.span.bytes = span->sent_bytes + span->received_bytes;
     return yoke_report_add_span(link, &carried);
 }
 

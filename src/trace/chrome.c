@@ -116,7 +116,9 @@ static void add_span(chrome_file *file, const yoke_trace_event *event) {
     yoke_json_open(json, "args", '{');
     yoke_json_integer(json, "step", (int64_t)span->step);
     if (span->bucket != YOKE_NO_BUCKET) yoke_json_integer(json, "bucket", span->bucket);
-    yoke_json_integer(json, "bytes", (int64_t)span->bytes);
+    bool of_link = span->track == YOKE_TRACK_LINK;
+    yoke_json_integer(json, "bytes", of_link ? 0 : (int64_t)span->bytes);
+    if (of_link) yoke_json_integer(json, "carried", (int64_t)span->bytes);
     if (span->sent + span->received > 0) {
         yoke_json_integer(json, "sent", (int64_t)span->sent);
         yoke_json_integer(json, "received", (int64_t)span->received);

@@ -108,7 +108,7 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
                  .step = (uint64_t)json_integer_value(step),
                  .begin_ns = (uint64_t)llround(begin),
                  .end_ns = (uint64_t)llround(begin) + (uint64_t)llround(duration),
-                 .bytes = bytes_of(arguments, "bytes"),
+                 .bytes = bytes_of(arguments, "bytes") + bytes_of(arguments, "carried"),
                  .sent_bytes = bytes_of(arguments, "sent"),
                  .received_bytes = bytes_of(arguments, "received")}};
     read_cause(file, arguments, &read);

@@ -142,7 +142,9 @@ static void json_spans(yoke_json *json, const compare_step *step) {
     for (int i = 0; i < step->count; i++) {
         const yoke_span_info *span = &step->spans[i];
         yoke_json_open(json, NULL, '{');
-        yoke_json_integer(json, "device", span->lane);
+        bool of_link = span->lane < 0;
+        yoke_json_integer(json, of_link ? "link" : "device",
+                          of_link ? COMPARE_LINK_OF(span->lane) : span->lane);
         yoke_json_text(json, "stage", yoke_stage_name(span->stage));
         if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
         if (span->awaits != YOKE_STAGE_COUNT)
