@@ -20,8 +20,10 @@ static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow
     if (!(others > 0) || most / others < WORTH) return false;
     bool root = strcmp(busiest, slow->links.rows[0].where) == 0 && next != NULL &&
                 most > WORTH * yoke_bytes_at(&slow->links, next, NULL);
-    snprintf(text, 160, ": %s link carries %s times as much", root ? "the root's" : "its busiest",
-             DECIMAL(most / others, 1));
+    const char *times = DECIMAL(most / others, 1);
+    bool twice = strcmp(times, "2") == 0;
+    snprintf(text, 160, ": %s link carries %s%s as much", root ? "the root's" : "its busiest",
+             twice ? "twice" : times, twice ? "" : " times");
     return true;
 }
 

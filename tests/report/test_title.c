@@ -55,7 +55,7 @@ static void expect(const race *of, const char *wanted) {
 static void disjoint_intervals_are_a_result_with_its_reason(void **state) {
     (void)state;
     expect(&(race){APART, .slow_root = 4e6, .slow_other = 2e6, .fast_root = 2e6},
-           "dp classic 31.2 ms, ddp 13.0 ms: the root's link carries 2 times as much");
+           "dp classic 31.2 ms, ddp 13.0 ms: the root's link carries twice as much");
     expect(&(race){APART, .slow_root = 3e6, .slow_other = 3e6, .fast_root = 2e6},
            "dp classic 31.2 ms, ddp 13.0 ms: its busiest link carries 1.5 times as much");
     expect(&(race){APART, .slow_reduce = 11, .slow_root = 2e6, .slow_other = 2e6, .fast_root = 2e6},
