@@ -13,6 +13,7 @@
 # --text: also PCRE2, with which texts become tokens of a BPE vocabulary (yoke generate --tokenizer).
 # --abi: also abidiff, with which scripts/abi-check.sh compares the library with a release.
 # --browsers: also Chromium and Firefox, which draw the pages in tests that are skipped without them.
+# --wasm: also what builds docs/play/index.html, and node, for the tests that it is a fresh build and tells the tool's numbers.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +21,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--abi] [--browsers] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--abi] [--browsers] [--wasm] [--room MB]" >&2
     exit 2
 }
 
@@ -42,6 +43,8 @@ have_firefox() { have_command firefox-esr || have_command firefox; }
 have_font() { [[ -n $(find /usr/share/fonts ~/.fonts -name '*.[ot]tf' -print -quit 2>/dev/null) ]]; }
 have_clang_with() { have_command clang && clang "$@" -x c - -o /dev/null >/dev/null 2>&1; }
 have_libfuzzer() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | have_clang_with -fsanitize=fuzzer,address; }
+have_wasi() { [[ -f /usr/lib/wasm32-wasi/libc.a ]]; } # where docs/play/build.py looks
+have_wasm_builtins() { have_command clang && [[ -f $(clang --target=wasm32-wasi -print-libgcc-file-name) ]]; }
 have_clang_openmp() { printf '#include <omp.h>\nint main(void) { return 0; }\n' | have_clang_with -fopenmp; }
 # package, then how to see that it is there
 needs=(
@@ -98,6 +101,13 @@ browsers=(
     "firefox-esr have_firefox"
     "fonts-dejavu-core have_font"
 )
+wasm=(
+    "clang have_command clang"
+    "lld have_command wasm-ld"
+    "wasi-libc have_wasi"
+    "libclang-rt-dev-wasm32 have_wasm_builtins"
+    "nodejs have_command node"
+)
 room=0
 while (($# > 0)); do
     case $1 in
@@ -111,6 +121,7 @@ while (($# > 0)); do
     --packages) needs+=("${packages[@]}") ;;
     --abi) needs+=("${abi[@]}") ;;
     --browsers) needs+=("${browsers[@]}") ;;
+    --wasm) needs+=("${wasm[@]}") ;;
     --text) needs+=("${text[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage
