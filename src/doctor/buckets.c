@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bucket's part of backward is what was asked for before its all-reduce was. */
+/* Cuts backward into one part for each bucket: the work that PyTorch starts before it starts the
+ * bucket's all-reduce. */
 #include "doctor/buckets.h"
 
 #include <stdio.h>
@@ -155,8 +156,8 @@ static yoke_status from_marks(const analysis *found, const backward_times *times
     return YOKE_OK;
 }
 
-/* Of the last step that has gradients. Replicas' gradients are complete at once, when they are
- * summed: their order tells nothing of backward. */
+/* Takes the gradients of the last step that has some. nn.DataParallel sums all gradients of its
+ * replicas at the end, so their order says nothing about backward. */
 static yoke_status from_gradients(const analysis *found, const backward_times *times, bool timed,
                                   bucket_list *buckets) {
     size_t next = 0, next_work = 0;

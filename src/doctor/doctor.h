@@ -45,8 +45,8 @@ typedef struct yoke_doctor {
     int steps;
     const char *steps_from; /* "ProfilerStep", for example */
     double step_ms, shortest_ms, longest_ms;
-    /* Of the root, or of the rank; their sum is step_ms. PYTHON: on a CPU what no span covers, on
-     * GPUs of nn.DataParallel idle time within its forward. */
+    /* What the root, or the rank, spends in each stage; their sum is step_ms. PYTHON is on a CPU
+     * the time that no span covers, on GPUs the idle time within nn.DataParallel's forward. */
     double stage_ms[YOKE_ACCOUNT_STAGES];
     double travel_ms, hidden_ms; /* all-reduces that ran; behind computation */
     /* For the simulator; segment_count 0: the bytes are unknown. */

@@ -52,7 +52,8 @@ static int64_t later(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* A window's begin and end become those times at which all that was asked for before is done. */
+/* The host asks for work and goes on. A window shall begin and end when the GPU has done the work
+ * that the host asked for before that moment. */
 static yoke_status move_windows(analysis *found) {
     timed_list work = {0};
     size_t next = 0;

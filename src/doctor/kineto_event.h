@@ -29,8 +29,8 @@ bool kineto_event_read(kineto_event *event, const char *text, size_t bytes);
 
 #define KINETO_OPERANDS 2
 
-/* Of one operand of an operation: its first dimension, and what all of it holds. A list of tensors
- * counts as one. */
+/* The first dimension of an operand, and the number of its elements. A list of tensors counts as
+ * one operand. */
 typedef struct kineto_operand {
     double rows, elements; /* 0: unknown */
 } kineto_operand;

@@ -118,7 +118,7 @@ static int64_t shared_ns(interval a, int64_t begin_ns, int64_t end_ns) {
     return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
-/* Of the time of all-reduces, that in which the device computes. */
+/* How long the device computes while an all-reduce runs. */
 static int64_t hidden_ns(const window_spans *own, size_t pieces) {
     int64_t sum_ns = 0;
     size_t first = 0;

@@ -6,10 +6,6 @@
 #include "base/base.h"
 #include "report/sections.h"
 
-static void write_file(yoke_html *out, const unsigned char *bytes) {
-    yoke_html_raw(out, (const char *)bytes, strlen((const char *)bytes));
-}
-
 static void write_head(yoke_html *out, const yoke_report *report, const char *title) {
     yoke_html_write(
         out,
@@ -17,7 +13,7 @@ static void write_head(yoke_html *out, const yoke_report *report, const char *ti
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"
         "<meta name=\"color-scheme\" content=\"light dark\"/><title>%s</title>\n<style>",
         title);
-    write_file(out, yoke_page_style);
+    yoke_html_raw(out, yoke_page_style, strlen(yoke_page_style));
     yoke_html_write(out, "</style></head>\n<body><main><h1>%s</h1>", title);
     if (strcmp(title, report->subject) != 0)
         yoke_html_write(out, "<p class=\"subject\">%s</p>", report->subject);
@@ -53,7 +49,7 @@ yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *byt
     yoke_html_write(&out, "</div></main>\n<script type=\"application/json\" id=\"yoke-page\">");
     yoke_page_json(&out, report, title);
     yoke_html_write(&out, "</script>\n<script>");
-    write_file(&out, yoke_page_script);
+    yoke_html_raw(&out, yoke_page_script, strlen(yoke_page_script));
     yoke_html_write(&out, "</script></body></html>\n");
     if (out.failed || report->failed) {
         yoke_html_end(&out);

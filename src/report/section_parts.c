@@ -20,7 +20,7 @@ void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool 
 const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]) {
     char key[96];
     size_t length = (size_t)snprintf(key, sizeof key, "\n%s.%s\n", section, part);
-    const char *entry = strstr((const char *)yoke_page_words, key);
+    const char *entry = strstr(yoke_page_words, key);
     const char *end = entry != NULL ? strstr(entry + length, "\n\n") : NULL;
     text[0] = '\0';
     if (end == NULL) return text;

@@ -32,7 +32,7 @@ const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTE
 /* The model that the script draws: docs/report.md has its fields. */
 void yoke_page_json(yoke_html *out, const yoke_report *report, const char *title);
 /* The bytes of page/page.js, page.css and words.txt, with a 0 behind them. */
-extern const unsigned char yoke_page_script[], yoke_page_style[], yoke_page_words[];
+extern const char yoke_page_script[], yoke_page_style[], yoke_page_words[];
 
 /* Makes room for one more and zeroes it; arrays grow when their count is a power of two. NULL: out
  * of memory, and the array is as it was. */

@@ -5,7 +5,8 @@
 
 #include "cli/lesson/lesson.h"
 
-/* Of a number or of yes and no (1, 0): one value. Of an order: a value of each name. */
+/* What came out. A question for a number, or for yes (1) or no (0), has `value`; a question for an
+ * order has a value for each name. */
 typedef struct lesson_truth {
     double value;
     int count; /* of an order */

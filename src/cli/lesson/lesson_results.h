@@ -5,7 +5,7 @@
 
 #include "cli/lesson/lesson_answer.h"
 
-/* One question that was asked and answered. */
+/* A question, the student's answer, and what came out. */
 typedef struct lesson_result {
     const lesson_question *question;
     lesson_answer answer;
