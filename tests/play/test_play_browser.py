@@ -55,6 +55,18 @@ class InBrowser:
                 self.assertEqual(rows[name][index], page.run(f"yokePage.number({run[key]!r})"), command)
             self.assertIn(f"{run['sentence']}.", sentences)
 
+    def test_how_long_pictures_take_is_printed_and_not_judged(self):
+        page = self.browser.open(PAGE)
+        self.addCleanup(page.close)
+        first = page.run(f"{SETTLED}.then(() => performance.now())")  # since the page was asked for, with the driver's waits
+        self.assertTrue(page.run("document.querySelectorAll('svg[role=img]').length") > 0)
+        move = ("(() => { const slider = document.querySelector('#controls [type=range]'), begin = performance.now(); slider.value -= 1;"
+                "slider.dispatchEvent(new Event('input', {bubbles: true}));"
+                f"return {SETTLED}.then(() => performance.now() - begin); }})()")
+        moves = sorted(page.run(move) for _ in range(5))
+        print(f"{self.kind.__name__}: the first picture after {first:.0f} ms at most, after a move of a slider "
+              f"{moves[0]:.0f} to {moves[-1]:.0f} ms", file=sys.stderr)
+
     def test_each_slider_changes_the_page_by_a_key(self):
         page = self.open("#first=dp-python&second=dp-async")
         for key in page.run("[...document.querySelectorAll('#controls [id]')].map((input) => input.id)"):
