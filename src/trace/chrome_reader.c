@@ -185,16 +185,12 @@ yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t byte
     return YOKE_OK;
 }
 
+/* Spans lie in the file by engine. */
 static int64_t last_engine(const trace_file *file) {
-    bool found = false;
-    int64_t last = 0;
-    for (size_t i = 0; i < file->event_count; i++) {
-        int64_t engine = file->lanes[file->events[i].span.lane].engine;
-        if (file->events[i].span.stage != YOKE_STAGE_STEP || (found && engine <= last)) continue;
-        last = engine;
-        found = true;
-    }
-    return last;
+    for (size_t i = file->event_count; i-- > 0;)
+        if (file->events[i].span.stage == YOKE_STAGE_STEP)
+            return file->lanes[file->events[i].span.lane].engine;
+    return 0;
 }
 
 void yoke_trace_file_keep_engine(trace_file *file) {

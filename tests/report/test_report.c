@@ -235,7 +235,7 @@ static void an_all_reduce_behind_backward_does_not_count(void **state) {
         "step", 2, 1, 4, 5000, 2000,                                                               \
         "") "," SPAN_OF("forward", 2, 2, 4, 5000, 2000,                                            \
                         "") "," SPAN_OF("wait", 2, 1, 4, 5000, 2000,                               \
-                                        ",\"cause\":\"cpu:2\",\"cause_stage\":\"forward\"")
+                                        ",\"cause\":\"cpu:2\",\"cause_stage\":\"gather\"")
 
 static void a_run_that_lost_a_device_shows_the_engine_that_went_on(void **state) {
     (void)state;
@@ -250,7 +250,8 @@ static void a_run_that_lost_a_device_shows_the_engine_that_went_on(void **state)
     assert_float_equal(mode->lanes[0].stage_ms[YOKE_STAGE_WAIT], 2, 1e-9);
     assert_float_equal(mode->lanes[1].stage_ms[YOKE_STAGE_FORWARD], 2, 1e-9);
     assert_int_equal(mode->lanes[0].spans[0].cause_lane, 1); /* not the first engine's cpu:2 */
-    assert_int_equal(mode->moved.count, 2);                  /* wait and forward */
+    assert_int_equal(mode->lanes[0].spans[0].cause_stage, YOKE_STAGE_GATHER);
+    assert_int_equal(mode->moved.count, 2); /* wait and forward */
     for (int i = 0; i < 2; i++)
         assert_float_equal(mode->moved.rows[i].bytes, 1024, 0);
     assert_int_equal(report.note_count, 2);

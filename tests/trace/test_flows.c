@@ -347,6 +347,9 @@ static void engines_of_a_run_are_apart_and_marks_say_why(void **state) {
     const yoke_trace_mark marks[] = {{.at_ns = 1 * ms, .text = "lost before the first span"},
                                      {.at_ns = 15 * ms, .text = "lost \"cpu:2\" after step 7"}};
     yoke_trace *trace = slow_lane_1(), *empty = start(false);
+    yoke_span copy = span_of(YOKE_STAGE_REPLICATE, YOKE_NO_BUCKET, 1100, 1200);
+    copy.step = STEP + 1;
+    yoke_trace_past_span(trace, 1, &copy);
     json_t *alone = write_alone(trace);
     json_t *root = write_and_read(
         (yoke_trace_process[]){
@@ -355,7 +358,7 @@ static void engines_of_a_run_are_apart_and_marks_say_why(void **state) {
             {.rank = -1, .trace = empty, .engine = 2, .marks = marks, .mark_count = 2}},
         3);
     int flows = count_flows(alone);
-    assert_int_equal(flows, 4);
+    assert_int_equal(flows, 5);
     assert_int_equal(count_flows(root), 2 * flows);
     for (int id = 1; id <= 2 * flows; id++) {
         char one[256], other[256];
