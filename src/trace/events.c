@@ -36,10 +36,6 @@ static int compare_ends(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-bool yoke_trace_same_step(const yoke_trace_event *a, const yoke_trace_event *b) {
-    return a->engine == b->engine && a->span.step == b->span.step;
-}
-
 /* Causes. */
 
 static bool is_work(yoke_stage stage) {

@@ -30,7 +30,9 @@ yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_proc
                                    int count);
 void yoke_trace_events_close(yoke_trace_events *all); /* takes half-built ones */
 /* An engine that goes on after a failure does steps of the one before it again. */
-bool yoke_trace_same_step(const yoke_trace_event *a, const yoke_trace_event *b);
+static inline bool yoke_trace_same_step(const yoke_trace_event *a, const yoke_trace_event *b) {
+    return a->engine == b->engine && a->span.step == b->span.step;
+}
 
 /* One arrow through several spans. */
 #define YOKE_FLOW_POINTS 8
