@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a file of either kind into a mode of its own. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,22 @@ static void note_left_out(yoke_report *report, const char *name, size_t spans, c
     if (spans > 0) yoke_report_add_note(report, "%s: left out %zu spans%s.", name, spans, why);
 }
 
+/* What happened to the run, and which of its steps the page shows then. */
+static void note_changes(yoke_report *report, const char *name, const trace_file *file,
+                         const yoke_report_mode *mode) {
+    char last[32] = "";
+    for (int i = 0; i < file->mark_count; i++)
+        yoke_report_add_note(report, "%s: %s.", name, file->marks[i]);
+    if (file->more_marks > 0)
+        yoke_report_add_note(report, "%s: %zu more such changes.", name, file->more_marks);
+    if (!file->went_on && file->mark_count == 0) return;
+    if (mode->steps > 1)
+        snprintf(last, sizeof last, " to %llu", (unsigned long long)file->last_step);
+    yoke_report_add_note(report, "%s: figures show step%s %llu%s, counted from 0, of %d device%s.",
+                         name, mode->steps == 1 ? "" : "s", (unsigned long long)file->first_step,
+                         last, mode->devices, mode->devices == 1 ? "" : "s");
+}
+
 static yoke_status read_trace(yoke_report *report, const char *name, const char *text,
                               size_t bytes) {
     trace_file file = {0};
@@ -37,6 +54,7 @@ static yoke_status read_trace(yoke_report *report, const char *name, const char 
     if (status == YOKE_OK) status = yoke_trace_file_read(&file, text, bytes);
     if (status == YOKE_OK) status = yoke_trace_file_sum(&file, mode);
     if (status == YOKE_OK) {
+        note_changes(report, name, &file, mode);
         if (file.cut_short) note_cut(report, name, file.end, bytes);
         note_left_out(report, name, file.unknown, " that this version of Yoke does not know");
         note_left_out(report, name, file.no_lane,

@@ -243,10 +243,13 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
     window windows[STEPS_MAX];
     size_t most = 0;
+    yoke_trace_file_keep_engine(file);
     if (file->event_count > 0)
         qsort(file->events, file->event_count, sizeof *file->events, compare_events);
     int count = find_windows(file, windows);
     if (count == 0) return FAIL(YOKE_ERROR_DATA, "the trace holds no complete step");
+    file->last_step = windows[0].step;
+    file->first_step = windows[count - 1].step;
     qsort(windows, (size_t)count, sizeof windows[0], compare_windows);
     for (int i = 0; i < count; i++)
         if (windows[i].last - windows[i].first > most) most = windows[i].last - windows[i].first;

@@ -51,9 +51,10 @@ static void name_lane(const chrome_file *file, int process, int lane, yoke_track
     snprintf(name, NAME_BYTES, "%s%.64s%s", rank, of->trace->lanes[lane].name, tracks[track]);
 }
 
-/* kind: process_name, thread_sort_index ...; thread 0: of the process. text NULL: an index. */
+/* kind: process_name, thread_sort_index ...; thread 0: of the process. text NULL: an index. number:
+ * the index, or the engine of a thread. */
 static void add_metadata(chrome_file *file, const char *kind, int process, int thread,
-                         const char *text, int index) {
+                         const char *text, int number) {
     yoke_json *json = &file->json;
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "ph", "M");
@@ -64,7 +65,8 @@ static void add_metadata(chrome_file *file, const char *kind, int process, int t
     if (text != NULL)
         yoke_json_text(json, "name", text);
     else
-        yoke_json_integer(json, "sort_index", index);
+        yoke_json_integer(json, "sort_index", number);
+    if (text != NULL && number > 0) yoke_json_integer(json, "engine", number);
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');
 }
@@ -89,10 +91,29 @@ static void add_process(chrome_file *file, int process) {
             if (!has_track(of->trace, lane, track)) continue;
             int thread = thread_of(file, process, lane, track);
             name_lane(file, process, lane, track, name);
-            add_metadata(file, "thread_name", number, thread, name, 0);
+            add_metadata(file, "thread_name", number, thread, name, of->engine);
             add_metadata(file, "thread_sort_index", number, thread, NULL,
                          lane * YOKE_TRACK_COUNT + (int)track);
         }
+    }
+}
+
+/* A mark is an instant of the whole file; what came before its first span is at its begin. */
+static void add_marks(chrome_file *file, int process) {
+    const yoke_trace_process *of = &file->all.processes[process];
+    yoke_json *json = &file->json;
+    for (const yoke_trace_mark *mark = of->marks; mark < of->marks + of->mark_count; mark++) {
+        uint64_t at_ns = mark->at_ns + (uint64_t)of->shift_ns;
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "ph", "i");
+        yoke_json_text(json, "s", "g");
+        yoke_json_text(json, "cat", YOKE_TRACE_MARK);
+        yoke_json_text(json, "name", mark->text);
+        yoke_json_integer(json, "pid", process_of(file, process));
+        yoke_json_integer(json, "tid", 1);
+        yoke_json_real(json, "ts",
+                       at_ns > file->origin_ns ? (double)(at_ns - file->origin_ns) / 1e3 : 0);
+        yoke_json_close(json, '}');
     }
 }
 
@@ -175,6 +196,8 @@ static yoke_status write_all(chrome_file *file) {
     yoke_json_open(json, "traceEvents", '[');
     for (int process = 0; process < file->all.process_count; process++)
         add_process(file, process);
+    for (int process = 0; process < file->all.process_count; process++)
+        add_marks(file, process);
     for (size_t i = 0; i < file->all.count; i++) {
         add_span(file, &file->all.list[i]);
         TRY(flush_chunk(file));

@@ -17,6 +17,7 @@
 void yoke_trace_file_clear(trace_file *file) {
     yoke_free(file->events);
     yoke_free(file->lanes);
+    yoke_free(file->marks);
     *file = (trace_file){0};
 }
 
@@ -46,7 +47,25 @@ static void read_name(trace_file *file, const json_t *event) {
     if (kind == NULL || name == NULL) return;
     if (strcmp(kind, "thread_name") != 0) return;
     int lane = lane_of(file, process, json_integer_value(json_object_get(event, "tid")));
-    if (lane >= 0) snprintf(file->lanes[lane].name, sizeof file->lanes[lane].name, "%s", name);
+    if (lane < 0) return;
+    snprintf(file->lanes[lane].name, sizeof file->lanes[lane].name, "%s", name);
+    file->lanes[lane].engine =
+        json_integer_value(json_object_get(json_object_get(event, "args"), "engine"));
+}
+
+static yoke_status read_mark(trace_file *file, const json_t *event) {
+    const char *category = json_string_value(json_object_get(event, "cat"));
+    const char *text = json_string_value(json_object_get(event, "name"));
+    if (category == NULL || strcmp(category, YOKE_TRACE_MARK) != 0 || text == NULL) return YOKE_OK;
+    if (file->mark_count == YOKE_TRACE_MARKS) {
+        file->more_marks++;
+        return YOKE_OK;
+    }
+    if (file->marks == NULL) file->marks = yoke_calloc(YOKE_TRACE_MARKS, sizeof *file->marks);
+    if (file->marks == NULL)
+        return FAIL_MEMORY(YOKE_TRACE_MARKS * sizeof *file->marks, "the marks of a trace");
+    snprintf(file->marks[file->mark_count++], sizeof *file->marks, "%s", text);
+    return YOKE_OK;
 }
 
 static yoke_status add_event(trace_file *file, const yoke_caused_span *event) {
@@ -61,9 +80,10 @@ static yoke_status add_event(trace_file *file, const yoke_caused_span *event) {
     return YOKE_OK;
 }
 
-static int lane_named(const trace_file *file, const char *name) {
+/* Another engine may have a lane of this name, too. */
+static int lane_named(const trace_file *file, int64_t engine, const char *name) {
     for (int i = 0; i < file->lane_count; i++)
-        if (strcmp(file->lanes[i].name, name) == 0) return i;
+        if (file->lanes[i].engine == engine && strcmp(file->lanes[i].name, name) == 0) return i;
     return -1;
 }
 
@@ -71,7 +91,8 @@ static int lane_named(const trace_file *file, const char *name) {
 static void read_cause(const trace_file *file, const json_t *arguments, yoke_caused_span *event) {
     const char *lane = json_string_value(json_object_get(arguments, "cause"));
     const char *stage = json_string_value(json_object_get(arguments, "cause_stage"));
-    event->cause_lane = lane != NULL ? lane_named(file, lane) : -1;
+    int64_t engine = file->lanes[event->span.lane].engine;
+    event->cause_lane = lane != NULL ? lane_named(file, engine, lane) : -1;
     event->cause_stage = stage != NULL ? stage_of(stage) : -1;
     if (event->cause_lane < 0 || event->cause_stage < 0)
         event->cause_lane = event->cause_stage = -1;
@@ -149,8 +170,9 @@ yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t byte
         if (event == NULL) break;
         const char *phase = json_string_value(json_object_get(event, "ph"));
         if (phase != NULL && strcmp(phase, "M") == 0) read_name(file, event);
-        yoke_status status =
-            phase != NULL && strcmp(phase, "X") == 0 ? read_span(file, event) : YOKE_OK;
+        yoke_status status = YOKE_OK;
+        if (phase != NULL && strcmp(phase, "X") == 0) status = read_span(file, event);
+        if (phase != NULL && strcmp(phase, "i") == 0) status = read_mark(file, event);
         json_decref(event);
         TRY(status);
         file->end = at + (size_t)error.position;
@@ -161,4 +183,32 @@ yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t byte
             break;
     }
     return YOKE_OK;
+}
+
+/* Spans lie in the file by engine. */
+static int64_t last_engine(const trace_file *file) {
+    for (size_t i = file->event_count; i-- > 0;)
+        if (file->events[i].span.stage == YOKE_STAGE_STEP)
+            return file->lanes[file->events[i].span.lane].engine;
+    return 0;
+}
+
+void yoke_trace_file_keep_engine(trace_file *file) {
+    int places[YOKE_TRACE_LANES], lanes = 0; /* where a lane goes; -1: nowhere */
+    int64_t engine = last_engine(file);
+    size_t events = 0;
+    for (int i = 0; i < file->lane_count; i++) {
+        places[i] = file->lanes[i].engine == engine ? lanes++ : -1;
+        if (places[i] >= 0) file->lanes[places[i]] = file->lanes[i];
+    }
+    file->went_on = lanes < file->lane_count;
+    file->lane_count = lanes;
+    for (size_t i = 0; i < file->event_count; i++) {
+        yoke_caused_span event = file->events[i];
+        if (places[event.span.lane] < 0) continue;
+        event.span.lane = places[event.span.lane];
+        if (event.cause_lane >= 0) event.cause_lane = places[event.cause_lane];
+        file->events[events++] = event;
+    }
+    file->event_count = events;
 }

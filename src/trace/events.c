@@ -30,6 +30,7 @@ static int compare_places(const void *left, const void *right) {
 static int compare_ends(const void *left, const void *right) {
     const yoke_trace_event *a = *(yoke_trace_event *const *)left;
     const yoke_trace_event *b = *(yoke_trace_event *const *)right;
+    if (a->engine != b->engine) return a->engine - b->engine;
     if (a->span.step != b->span.step) return compare_numbers(a->span.step, b->span.step);
     if (a->span.end_ns != b->span.end_ns) return compare_numbers(a->span.end_ns, b->span.end_ns);
     return (a > b) - (a < b);
@@ -58,7 +59,7 @@ static void find_cause(const yoke_trace_events *all, size_t index) {
     if (wait->span.stage != YOKE_STAGE_WAIT) return;
     while (index-- > 0) {
         const yoke_trace_event *work = all->by_steps[index];
-        if (work->span.step != wait->span.step || work->span.end_ns <= wait->span.begin_ns) return;
+        if (!yoke_trace_same_step(work, wait) || work->span.end_ns <= wait->span.begin_ns) return;
         if (!can_end(all, work, wait)) continue;
         wait->cause = work;
         return;
@@ -76,6 +77,7 @@ static void add_process(yoke_trace_events *all, int process) {
             *event = (yoke_trace_event){.span = *yoke_lane_span(trace, lane, i),
                                         .process = process,
                                         .lane = lane,
+                                        .engine = all->processes[process].engine,
                                         .row = all->row_count};
             event->span.begin_ns += shift;
             event->span.end_ns += shift;

@@ -10,7 +10,7 @@
 
 typedef struct yoke_trace_event {
     yoke_span span; /* by the clock of the first process */
-    int process, lane;
+    int process, lane, engine;
     int row; /* the lane's number among those of all processes */
     /* The work of another lane whose end ended this wait; NULL: this is no wait, nothing is known,
      * or the data was on its way. */
@@ -22,13 +22,17 @@ typedef struct yoke_trace_events {
     int process_count, row_count;
     size_t count;
     yoke_trace_event *list;      /* [count] by process, lane, track and begin; outer spans first */
-    yoke_trace_event **by_steps; /* [step_count] by step, then end; without those of links */
+    yoke_trace_event **by_steps; /* [step_count] by engine, step and end; none of links */
     size_t step_count;
 } yoke_trace_events;
 
 yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_process *processes,
                                    int count);
 void yoke_trace_events_close(yoke_trace_events *all); /* takes half-built ones */
+/* An engine that goes on after a failure does steps of the one before it again. */
+static inline bool yoke_trace_same_step(const yoke_trace_event *a, const yoke_trace_event *b) {
+    return a->engine == b->engine && a->span.step == b->span.step;
+}
 
 /* One arrow through several spans. */
 #define YOKE_FLOW_POINTS 8

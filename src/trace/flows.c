@@ -167,8 +167,7 @@ static yoke_status follow_steps(const flow_maker *maker) {
     step_events before = {0};
     for (size_t i = 0; i < all->step_count;) {
         step_events step = {.events = all->by_steps + i};
-        uint64_t number = all->by_steps[i]->span.step;
-        for (; i < all->step_count && all->by_steps[i]->span.step == number; i++)
+        for (; i < all->step_count && yoke_trace_same_step(all->by_steps[i], step.events[0]); i++)
             step.count++;
         TRY(follow_step(maker, &before, &step));
         before = step;

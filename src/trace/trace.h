@@ -64,12 +64,22 @@ size_t yoke_trace_read_links(const yoke_trace *trace, uint64_t steps, yoke_span_
 yoke_status yoke_trace_pack(const yoke_trace *trace, int64_t **words, size_t *count);
 yoke_status yoke_trace_unpack(yoke_trace **trace, const int64_t *words, size_t count);
 
+/* What happened to a run: it lost a device and went on, another rank joined ... */
+typedef struct yoke_trace_mark {
+    uint64_t at_ns;
+    char *text;
+} yoke_trace_mark;
+
 /* One process of a run. */
 typedef struct yoke_trace_process {
     int rank; /* -1: the run has one process and no ranks */
     const yoke_trace *trace;
     int64_t shift_ns; /* its clock + shift_ns is the clock of the first process */
     const char *name; /* NULL: "yoke", or its rank */
+    /* Those of one engine train together; a run that goes on after a failure has a later one. */
+    int engine;
+    const yoke_trace_mark *marks; /* [mark_count] of the whole run */
+    int mark_count;
 } yoke_trace_process;
 
 /* yoke_trace_save for the processes of a run, in one file (docs/traces.md). */

@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
+#include "trace/trace.h"
 #include "train/description.h"
 #include "train/digest.h"
 #include "yoke/trainer.h"
@@ -54,7 +55,9 @@ typedef struct yoke_run {
     int shorter_count;
     yoke_notes description; /* of the weights, for every file that has them */
     yoke_data_parallel *parallel;
-    yoke_past_traces past; /* empty without options.trace */
+    yoke_past_traces past;  /* empty without options.trace */
+    yoke_trace_mark *marks; /* [mark_count]: likewise */
+    int mark_count;
     yoke_lr_schedule schedule;
     yoke_position at;
     uint64_t begin_ns; /* of the latest run; 0: none yet */

@@ -134,5 +134,8 @@ void yoke_run_close_engine(yoke_run *run) {
     yoke_data_parallel_destroy(run->parallel);
     for (int i = 0; i < run->past.count && !yoke_devices_are_kept(run->devices); i++)
         yoke_trace_destroy(run->past.traces[i]);
+    for (int i = 0; i < run->mark_count; i++)
+        yoke_free(run->marks[i].text);
+    yoke_free(run->marks);
     yoke_kept_lists_destroy(run->lists);
 }

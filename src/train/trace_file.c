@@ -85,6 +85,8 @@ static yoke_status gather_traces(yoke_run *run, gathered *all) {
         return FAIL_MEMORY((size_t)world * sizeof *all->processes, "the ranks' traces");
     TRY(align_clocks(run, all->processes));
     all->processes[0].trace = own_trace(run);
+    all->processes[0].marks = run->marks;
+    all->processes[0].mark_count = run->mark_count;
     for (int rank = 1; rank < world; rank++) {
         TRY(share_trace(run, rank, &all->traces[rank]));
         all->processes[rank].trace = all->traces[rank];
@@ -126,9 +128,13 @@ static yoke_status write_own(yoke_run *run) {
     int past = run->past.count, rank = -1;
     for (int i = 0; i < past; i++)
         all[i] = (yoke_trace_process){
-            .rank = -1, .trace = run->past.traces[i], .name = run->past.names[i]};
+            .rank = -1, .trace = run->past.traces[i], .name = run->past.names[i], .engine = i};
     if (run->ranks != NULL) rank = yoke_process_group_rank(run->ranks);
-    all[past] = (yoke_trace_process){.rank = rank, .trace = own_trace(run)};
+    all[past] = (yoke_trace_process){.rank = rank,
+                                     .trace = own_trace(run),
+                                     .engine = past,
+                                     .marks = run->marks,
+                                     .mark_count = run->mark_count};
     if (past > 0) all[past].name = run->past.names[past];
     if (rank > 0 && (own = yoke_format("%s" OF_RANK "%d", path, rank)) == NULL)
         return FAIL_MEMORY(4096, "a path");

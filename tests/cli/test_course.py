@@ -356,7 +356,8 @@ class Claims(unittest.TestCase):
         quiet, died = (told("8-failure", number) for number in (0, 1))
         self.assertEqual((quiet.get("lost", 0), died["lost"]), (0, 1))
         self.assertEqual(quiet["weights_hash"], died["weights_hash"])
-        self.assertIn(f"weights_hash {quiet['weights_hash']}", yoke("8-failure", 2))
+        self.assertEqual(yoke("8-failure", 2), "build/died.html\n")
+        self.assertIn(f"weights_hash {quiet['weights_hash']}", yoke("8-failure", 3))
         lines = [json.loads(line) for line in (folder("8-failure") / "build/died.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines if "train_loss" in line], list(range(1, 41)))
         engines = {}  # by the number of the engine: its devices, and the last step that one of them worked at
@@ -364,6 +365,9 @@ class Claims(unittest.TestCase):
             devices, last = engines.get(span["pid"], (set(), 0))
             engines[span["pid"]] = devices | {span["tid"]}, max(last, span["args"]["step"])
         self.assertEqual(engines, {1: ({1, 2, 3}, 20), 2: ({1, 2}, 39)})
+        page = (folder("8-failure") / "build/died.html").read_text()
+        self.assertRegex(page, r'class="note">died.json: lost cpu:0 after step 20: [^<]* 2 of 3 devices go on from step \d+\.<')
+        self.assertRegex(page, r'class="note">died.json: figures show steps \d+ to 39, counted from 0, of 2 devices\.<')
 
     def test_9_the_order_of_the_pushes_repeats_a_run_and_a_bound_holds(self):
         first, again, bound = (told("9-stale", number) for number in range(3))

@@ -246,6 +246,18 @@ class Picture(Case):
         if CLOCK:
             self.assertGreater(work[1], 1.2 * work[0])  # cpu:0 waits for cpu:1
 
+    def test_a_device_that_was_lost_leaves_the_view(self):
+        terminal = self.start(*SMALL, "--devices", "3xcpu", "--shards", "4", "--live", "--epochs", "100", "--survive", "--fault",
+                              "error:0@150", stdout=subprocess.DEVNULL, columns=160)
+        self.assertEqual(terminal.finish(), 0)
+        self.assertIn(" cpu:0 ".encode(), terminal.bytes)
+        lines = terminal.screen.all()
+        self.assertEqual([line.split()[0] for line in lines if re.match(r" cpu:\d .* work ", line)], ["cpu:1", "cpu:2"])
+        self.assertEqual(sum("| 2 x cpu |" in line for line in lines), 1)
+        self.assertEqual(sum(re.search(r"mean of \d+ steps? and 2 devices$", line) is not None for line in lines), 1)
+        self.assertEqual(self.count(terminal, "warning: lost cpu:0 after step 150"), 1)
+        self.check_restored(terminal)
+
     def test_messages_are_whole_and_in_order(self):
         terminal = self.start(*SMALL, "--live", "--epochs", "30", "--evaluate-every", "1", "--log-every", "7",
                               "--checkpoint-dir", str(self.folder / "saves"), "--save", str(self.folder / "w.safetensors"),

@@ -125,6 +125,54 @@ class Structure(Page):
                     self.assertEqual(len(widths), 1, name)
 
 
+class GoingOn(Page):
+    """Runs that lost a device or a rank and went on: a trace holds several engines, or the last steps alone."""
+    RUN = ["train", "--model", "mlp:width=16", "--dataset", "synthetic:1x8x8,classes=3,rows=64", "--batch", "16", "--shards", "4",
+           "--threads", "1", "--steps", "30", "--evaluate-every", "-1", "--algorithm", "direct", "--no-cache", "--quiet"]
+
+    def page_of(self, *command):
+        """The page's only mode, and its notes."""
+        trace = self.folder / "died.json"
+        result = yoke(*command, "--trace", trace)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        text = self.report(trace)
+        mode, = model(text)["modes"]
+        return mode, [note.text for note in parse(text).iter("p") if note.get("class") == "note"]
+
+    def check_steps(self, note, mode, devices):
+        found = re.fullmatch(rf"died.json: figures show steps (\d+) to 29, counted from 0, of {devices}\.", note)
+        self.assertIsNotNone(found, note)
+        self.assertEqual(30 - int(found[1]), mode["steps"])
+
+    def test_the_page_shows_the_devices_that_are_left(self):
+        for schedule, tail in ("classic", ["--link", "1,5"]), ("overlap", []):
+            with self.subTest(schedule=schedule):
+                mode, notes = self.page_of(*self.RUN, "--devices", "4xcpu", "--schedule", schedule, *tail, "--survive",
+                                           "--fault", "error:0@9,error:2@19")
+                left = ["cpu:1", "cpu:3"]
+                links = [f"link of {name}" for name in left] if tail else []
+                self.assertEqual(mode["devices"], 2)
+                self.assertEqual(sorted(lane["name"] for lane in mode["lanes"]), left + links)
+                self.assertRegex(notes[0], r"^died.json: lost cpu:0 after step 9: .*\. 3 of 4 devices go on from step \d+\.$")
+                self.assertRegex(notes[1], r"^died.json: lost cpu:2 after step 19: .*\. 2 of 4 devices go on from step \d+\.$")
+                self.check_steps(notes[2], mode, "2 devices")
+                for lane in mode["lanes"]:
+                    if lane["kind"] == "device":
+                        self.assertAlmostEqual(sum(lane["stage_ms"].values()), mode["mean_step_ms"], delta=1e-3 * mode["mean_step_ms"])
+                        self.assertLessEqual({span[5] and span[5].split()[1] for span in lane["spans"]} - {None, "link"}, set(left))
+
+    def test_the_page_of_ranks_that_went_on_names_who_was_lost(self):
+        mode, notes = self.page_of("launch", "--nproc-per-node", "3", "--min-ranks", "1", "--", *self.RUN, "--mode", "ddp",
+                                   "--devices", "cpu", "--fault", "kill:1@12")
+        self.assertEqual([lane["name"].split(" · ")[0] for lane in mode["lanes"]], ["rank 0", "rank 1"])
+        self.assertRegex(notes[0], r"^died.json: lost rank 1 \(pid \d+\) after step \d+: .* 2 of 3 ranks go on from step \d+\.$")
+        self.check_steps(notes[1], mode, "2 devices")
+
+    def test_a_run_that_lost_nobody_has_no_such_note(self):
+        _, notes = self.page_of(*self.RUN, "--devices", "2xcpu", "--survive")
+        self.assertEqual(notes, [])
+
+
 class Colours(Page):
     """Those of src/report/page/page.css."""
 

@@ -67,7 +67,8 @@ class Resize(unittest.TestCase):
 
     def test_devices_come_and_go(self):
         wanted = self.wanted()
-        run = self.start(*TRAIN, "--devices", "cpu")
+        trace = pathlib.Path(self.folder.name, "trace.json")
+        run = self.start(*TRAIN, "--devices", "cpu", "--trace", str(trace))
         self.wait_for(run, lambda line: line["step"] >= 2)
         self.expect_refused(self.resize(run.pid, "--devices", "3xbanana"), 2, "3xbanana", str(run.pid))
         self.expect_refused(self.resize(run.pid, "--ranks", "2"), 2, "--devices")
@@ -78,6 +79,9 @@ class Resize(unittest.TestCase):
         result = self.end(run)
         self.assertEqual(result["weights_hash"], wanted)
         self.assertEqual(result["devices"], 2)
+        marks = [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "i"]
+        self.assertEqual(marks, [line["resized"] for line in self.lines() if "resized" in line])
+        self.assertEqual(len(marks), 2)
         self.expect_refused(self.resize(run.pid, "--devices", "cpu"), 2, "does not listen")
 
     def test_ranks_come_and_go(self):

@@ -203,6 +203,103 @@ static void an_all_reduce_behind_backward_does_not_count(void **state) {
     yoke_report_clear(&report);
 }
 
+/* A run that goes on without cpu:0 does step 4 again, by another engine. */
+#define OF_ENGINE(number, pid, tid, name)                                                          \
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" #pid ",\"tid\":" #tid                        \
+    ",\"args\":{\"name\":\"" name "\",\"engine\":" #number "}}"
+#define SPAN_OF(name, pid, tid, step, ts, dur, more)                                               \
+    "{\"ph\":\"X\",\"name\":\"" name "\",\"pid\":" #pid ",\"tid\":" #tid ",\"ts\":" #ts            \
+    ",\"dur\":" #dur ",\"args\":{\"step\":" #step ",\"bytes\":1024" more "}}"
+#define MARK(text)                                                                                 \
+    "{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"run\",\"name\":\"" text "\",\"pid\":2,\"tid\":1,\"ts\":"  \
+    "9}"
+#define WENT_ON(last_engine)                                                                                 \
+    "{\"traceEvents\":[" NAMED(1, "cpu:0") "," NAMED(2, "cpu:1") "," NAMED(3, "cpu:2") "," OF_ENGINE(        \
+        1, 2, 1,                                                                                             \
+        "cpu:1") "," OF_ENGINE(1, 2, 2,                                                                      \
+                               "cpu:2") "," MARK("lost cpu:0 after step 4: it burns. 2 of 3 "                \
+                                                 "devices go on from step "                                  \
+                                                 "3") "," SPAN_OF("step", 1, 1, 3, 0, 1000,                  \
+                                                                  "") "," SPAN_OF("step", 1, 1, 4,           \
+                                                                                  1000, 1000,                \
+                                                                                  "") "," SPAN_OF("forward", \
+                                                                                                  1,         \
+                                                                                                  2,         \
+                                                                                                  4,         \
+                                                                                                  1000,      \
+                                                                                                  1000,      \
+                                                                                                  "")        \
+        last_engine "]}"
+#define ITS_STEPS                                                                                  \
+    "," SPAN_OF("step", 2, 1, 3, 3000, 2000, "") "," SPAN_OF(                                      \
+        "step", 2, 1, 4, 5000, 2000,                                                               \
+        "") "," SPAN_OF("forward", 2, 2, 4, 5000, 2000,                                            \
+                        "") "," SPAN_OF("wait", 2, 1, 4, 5000, 2000,                               \
+                                        ",\"cause\":\"cpu:2\",\"cause_stage\":\"gather\"")
+
+static void a_run_that_lost_a_device_shows_the_engine_that_went_on(void **state) {
+    (void)state;
+    yoke_report report = read_text(WENT_ON(ITS_STEPS));
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->lane_count, 2);
+    assert_int_equal(mode->devices, 2);
+    assert_string_equal(mode->lanes[0].name, "cpu:1");
+    assert_string_equal(mode->lanes[1].name, "cpu:2");
+    assert_int_equal(mode->steps, 1); /* its first step warms up */
+    assert_float_equal(mode->mean_step_ms, 2, 1e-9);
+    assert_float_equal(mode->lanes[0].stage_ms[YOKE_STAGE_WAIT], 2, 1e-9);
+    assert_float_equal(mode->lanes[1].stage_ms[YOKE_STAGE_FORWARD], 2, 1e-9);
+    assert_int_equal(mode->lanes[0].spans[0].cause_lane, 1); /* not the first engine's cpu:2 */
+    assert_int_equal(mode->lanes[0].spans[0].cause_stage, YOKE_STAGE_GATHER);
+    assert_int_equal(mode->moved.count, 2); /* wait and forward */
+    for (int i = 0; i < 2; i++)
+        assert_float_equal(mode->moved.rows[i].bytes, 1024, 0);
+    assert_int_equal(report.note_count, 2);
+    assert_string_equal(report.notes[0], "file.json: lost cpu:0 after step 4: it burns. 2 of 3 "
+                                         "devices go on from step 3.");
+    assert_string_equal(report.notes[1],
+                        "file.json: figures show step 4, counted from 0, of 2 devices.");
+    yoke_report_clear(&report);
+}
+
+/* The run ended before the second engine came to the end of a step. */
+static void an_engine_without_a_whole_step_leaves_the_page_to_the_one_before(void **state) {
+    (void)state;
+    yoke_report report = read_text(WENT_ON("," SPAN_OF("forward", 2, 2, 5, 5000, 2000, "")));
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->devices, 3);
+    assert_float_equal(mode->mean_step_ms, 1, 1e-9);
+    assert_float_equal(mode->lanes[1].stage_ms[YOKE_STAGE_FORWARD], 1, 1e-9);
+    assert_string_equal(report.notes[1],
+                        "file.json: figures show step 4, counted from 0, of 3 devices.");
+    yoke_report_clear(&report);
+}
+
+/* Other tools' instants are no marks. */
+static void a_page_names_so_many_changes_of_a_run_and_counts_the_others(void **state) {
+    (void)state;
+    yoke_report report = read_text(
+        "{\"traceEvents\":[" MARK("1") "," MARK("2") "," MARK("3") "," MARK("4") "," MARK("5") "," MARK("6") "," MARK("7") "," MARK("8") "," MARK("9") "," MARK("10") "," MARK("11") "," MARK(
+            "12") "," MARK("13") "," MARK("14") "," MARK("15") "," MARK("16") "," MARK("17") "," MARK("18") ",{"
+                                                                                                            "\"ph"
+                                                                                                            "\":"
+                                                                                                            "\"i\""
+                                                                                                            ",\"na"
+                                                                                                            "me\":"
+                                                                                                            "\"oth"
+                                                                                                            "er\"}"
+                                                                                                            "," SPAN(
+                                                                                                                "step",
+                                                                                                                0,
+                                                                                                                0,
+                                                                                                                10000,
+                                                                                                                "") "]}");
+    assert_int_equal(report.note_count, 16 + 2);
+    assert_string_equal(report.notes[15], "file.json: 16.");
+    assert_string_equal(report.notes[16], "file.json: 2 more such changes.");
+    yoke_report_clear(&report);
+}
+
 static void a_trace_cut_anywhere_is_read_as_far_as_it_goes(void **state) {
     (void)state;
     size_t whole = strlen(trace) - 1, read = 0; /* the last brace says nothing */
@@ -329,6 +426,9 @@ int main(void) {
         cmocka_unit_test(streams_of_a_gpu_are_no_devices),
         cmocka_unit_test(what_runs_beside_a_gpu_is_time_of_the_gpu),
         cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
+        cmocka_unit_test(a_run_that_lost_a_device_shows_the_engine_that_went_on),
+        cmocka_unit_test(an_engine_without_a_whole_step_leaves_the_page_to_the_one_before),
+        cmocka_unit_test(a_page_names_so_many_changes_of_a_run_and_counts_the_others),
         cmocka_unit_test(a_trace_cut_anywhere_is_read_as_far_as_it_goes),
         cmocka_unit_test(metrics_become_curves),
         cmocka_unit_test(metrics_that_end_in_a_line_are_read_up_to_it),

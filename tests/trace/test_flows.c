@@ -331,6 +331,59 @@ static void ranks_are_processes_of_one_file_on_one_clock(void **state) {
     yoke_trace_destroy(ranks[1]);
 }
 
+static int count_flows(const json_t *root) {
+    char text[256] = "some";
+    int count = -1;
+    for (; text[0] != '\0'; count++)
+        describe_flow(root, count + 2, text, sizeof text);
+    return count;
+}
+
+/* A run that lost two devices: its second engine does the step again, which changes no arrow of the
+ * first one, and its third one does none. */
+static void engines_of_a_run_are_apart_and_marks_say_why(void **state) {
+    (void)state;
+    const int64_t ms = 1000000;
+    const yoke_trace_mark marks[] = {{.at_ns = 1 * ms, .text = "lost before the first span"},
+                                     {.at_ns = 15 * ms, .text = "lost \"cpu:2\" after step 7"}};
+    yoke_trace *trace = slow_lane_1(), *empty = start(false);
+    yoke_span copy = span_of(YOKE_STAGE_REPLICATE, YOKE_NO_BUCKET, 1100, 1200);
+    copy.step = STEP + 1;
+    yoke_trace_past_span(trace, 1, &copy);
+    json_t *alone = write_alone(trace);
+    json_t *root = write_and_read(
+        (yoke_trace_process[]){
+            {.rank = -1, .trace = trace, .shift_ns = 10 * ms},
+            {.rank = -1, .trace = trace, .shift_ns = 20 * ms, .engine = 1},
+            {.rank = -1, .trace = empty, .engine = 2, .marks = marks, .mark_count = 2}},
+        3);
+    int flows = count_flows(alone);
+    assert_int_equal(flows, 5);
+    assert_int_equal(count_flows(root), 2 * flows);
+    for (int id = 1; id <= 2 * flows; id++) {
+        char one[256], other[256];
+        describe_flow(alone, id > flows ? id - flows : id, one, sizeof one);
+        describe_flow(root, id, other, sizeof other);
+        assert_string_equal(other, one);
+    }
+    for (int engine = 0; engine < 3; engine++) {
+        const json_t *number = argument(find(root, "M", "thread_name", 2, engine), "engine");
+        assert_int_equal(json_integer_value(number), engine);
+        assert_true((number == NULL) == (engine == 0));
+    }
+    for (int i = 0; i < 2; i++) {
+        const json_t *mark = find(root, "i", marks[i].text, 1, 0);
+        assert_non_null(mark);
+        assert_string_equal(text_of(mark, "s"), "g");
+        assert_string_equal(text_of(mark, "cat"), "run");
+        assert_true(number_of(mark, "ts") == 5000 * i && number_of(mark, "pid") == 3);
+    }
+    json_decref(root);
+    json_decref(alone);
+    yoke_trace_destroy(empty);
+    yoke_trace_destroy(trace);
+}
+
 static void a_packed_trace_unpacks_as_it_was(void **state) {
     (void)state;
     yoke_trace *trace = slow_lane_1(), *copy = NULL;
@@ -368,6 +421,7 @@ int main(void) {
         cmocka_unit_test(what_overlaps_on_a_device_has_threads_of_its_own),
         cmocka_unit_test(a_span_that_reaches_into_the_next_one_ends_there),
         cmocka_unit_test(ranks_are_processes_of_one_file_on_one_clock),
+        cmocka_unit_test(engines_of_a_run_are_apart_and_marks_say_why),
         cmocka_unit_test(a_packed_trace_unpacks_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
