@@ -367,10 +367,10 @@ static inline yoke_status keep_bytes(void *payload, const void *bytes, size_t co
 }
 
 static inline yoke_status files_in_memory(made *m) {
-    static kept_bytes weights, state, graph;
+    static kept_bytes weights, state;
     yoke_weights_info info = {.struct_size = sizeof info};
     yoke_sink sink = YOKE_SINK_INIT;
-    weights.count = state.count = graph.count = 0;
+    weights.count = state.count = 0;
     sink.write = keep_bytes;
     TRY(open_mlp(m));
     sink.payload = &weights;
@@ -380,8 +380,15 @@ static inline yoke_status files_in_memory(made *m) {
     TRY(yoke_weights_description_read(&m->description, weights.data, weights.count));
     sink.payload = &state;
     TRY(yoke_state_write(m->engine, &sink));
-    TRY(yoke_state_read(m->engine, state.data, state.count, "seed"));
-    sink.payload = &graph;
+    return yoke_state_read(m->engine, state.data, state.count, "seed");
+}
+
+static inline yoke_status onnx_in_memory(made *m) {
+    static kept_bytes graph;
+    yoke_sink sink = YOKE_SINK_INIT;
+    graph.count = 0;
+    sink.write = keep_bytes, sink.payload = &graph;
+    TRY(open_mlp(m));
     TRY(yoke_weights_write_onnx(m->engine, m->model, &sink));
     return yoke_model_read_onnx(&m->other, graph.data, graph.count, NULL);
 }
