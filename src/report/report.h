@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "trace/trace.h"
+#include "yoke/lr_find.h"
+#include "yoke/trainer.h"
 
 #define YOKE_REPORT_NAME_BYTES YOKE_TRACE_NAME_BYTES
 
@@ -97,36 +99,6 @@ typedef struct yoke_report_mode {
     char weights_hash[24]; /* "": unknown */
 } yoke_report_mode;
 
-/* A row of the test split that the model took for another class. */
-typedef struct yoke_report_misclassified {
-    size_t row;
-    int label, predicted;
-    double probability, loss; /* of the predicted class; cross entropy */
-    const uint8_t *pixels;    /* [channels, height, width]; borrowed; NULL: no picture */
-} yoke_report_misclassified;
-
-/* What a training run took the rows of the test split for. */
-typedef struct yoke_report_predictions {
-    char absent[256]; /* why there are none, a sentence; "": there are */
-    uint64_t step;    /* updates before */
-    int classes;
-    const char *const *names;    /* [classes]; borrowed; NULL: the numbers are their names */
-    const int64_t *counts;       /* [classes, classes]: true class, predicted class; borrowed */
-    int channels, height, width; /* of a row */
-    /* [misclassified_count], the largest loss first; borrowed */
-    yoke_report_misclassified *misclassified;
-    int misclassified_count;
-} yoke_report_predictions;
-
-/* A learning rate range test. */
-typedef struct yoke_report_rates {
-    int count;
-    const double *rates, *losses, *smoothed; /* [count]; borrowed; rates grow */
-    int suggested;                           /* -1: none */
-    double cautious;                         /* another rate; 0: none */
-    const char *text;                        /* what follows; borrowed */
-} yoke_report_rates;
-
 typedef struct yoke_report_fact {
     char key[YOKE_REPORT_NAME_BYTES], value[1024];
 } yoke_report_fact;
@@ -145,8 +117,11 @@ typedef struct yoke_report {
     int note_count;
     yoke_report_mode *modes;
     int mode_count;
-    const yoke_report_predictions *predictions; /* of a training run; borrowed; NULL: no such run */
-    const yoke_report_rates *rates;             /* borrowed; NULL: no range test */
+    /* Of a training run or of a range test; borrowed. */
+    const yoke_predictions *predictions;     /* NULL: no training run */
+    const yoke_misclassified *misclassified; /* [predictions->misclassified] */
+    const char *no_counts;                   /* why predictions->counts is NULL, a sentence */
+    const yoke_lr_find_result *rates;        /* NULL: no range test */
 } yoke_report;
 
 /* Takes a zeroed struct. */

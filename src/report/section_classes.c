@@ -9,26 +9,25 @@
 
 #define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
 #define CONFUSIONS 15
-#define MISCLASSIFIED_MAX 48
 
-const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]) {
-    if (predictions->names != NULL) return predictions->names[index];
+const char *yoke_class_name(const yoke_predictions *predictions, int index, char text[16]) {
+    if (predictions->class_names != NULL) return predictions->class_names[index];
     snprintf(text, 16, "%d", index);
     return text;
 }
 
-int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted) {
+int64_t yoke_class_count(const yoke_predictions *predictions, int label, int predicted) {
     return predictions->counts[(size_t)label * (size_t)predictions->classes + (size_t)predicted];
 }
 
-static int64_t sum_of(const yoke_report_predictions *predictions, int first, int stride) {
+static int64_t sum_of(const yoke_predictions *predictions, int first, int stride) {
     int64_t sum = 0;
     for (int i = 0; i < predictions->classes; i++)
         sum += predictions->counts[(size_t)first + (size_t)i * (size_t)stride];
     return sum;
 }
 
-int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label) {
+int64_t yoke_class_rows(const yoke_predictions *predictions, int label) {
     return sum_of(predictions, label * predictions->classes, 1);
 }
 
@@ -38,7 +37,7 @@ static const char *percent(int64_t part, int64_t whole, char text[YOKE_NUMBER_BY
 }
 #define SHARE(part, whole) percent(part, whole, (char[YOKE_NUMBER_BYTES]){0})
 
-static double accuracy_of(const yoke_report_predictions *predictions, int label) {
+static double accuracy_of(const yoke_predictions *predictions, int label) {
     int64_t rows = yoke_class_rows(predictions, label);
     return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
 }
@@ -53,7 +52,7 @@ typedef struct confusion {
 
 /* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
  * there are no more. */
-static bool next_confusion(const yoke_report_predictions *predictions, confusion *last) {
+static bool next_confusion(const yoke_predictions *predictions, confusion *last) {
     confusion next = {0};
     int classes = predictions->classes;
     for (int i = 0; i < classes * classes; i++) {
@@ -67,7 +66,7 @@ static bool next_confusion(const yoke_report_predictions *predictions, confusion
     return next.count > 0;
 }
 
-static void say_class(yoke_html *out, const yoke_report_predictions *predictions, int label,
+static void say_class(yoke_html *out, const yoke_predictions *predictions, int label,
                       const char *which) {
     int64_t right = yoke_class_count(predictions, label, label);
     int64_t rows = yoke_class_rows(predictions, label);
@@ -75,7 +74,7 @@ static void say_class(yoke_html *out, const yoke_report_predictions *predictions
              CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
 }
 
-static void write_classes(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
     int64_t right = 0, rows = 0;
     int least = -1, best = -1;
     char title[YOKE_TITLE_BYTES];
@@ -117,7 +116,7 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
 
 /* Confusions. */
 
-static void write_confusions(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
     confusion at = BEFORE_ALL;
     for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
@@ -131,7 +130,7 @@ static void write_confusions(yoke_html *out, const yoke_report_predictions *pred
 }
 
 /* Zeros stay empty. */
-static void write_counts(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_data_begin(out, "confusion", "true class");
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
@@ -145,7 +144,7 @@ static void write_counts(yoke_html *out, const yoke_report_predictions *predicti
     yoke_table_end(&table);
 }
 
-static void write_confusion(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
     confusion most = BEFORE_ALL;
     bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
     char title[YOKE_TITLE_BYTES] = "The model confuses no two classes";
@@ -169,18 +168,15 @@ static void write_confusion(yoke_html *out, const yoke_report_predictions *predi
 
 /* Misclassified rows. */
 
-int yoke_shown_misclassified(const yoke_report_predictions *predictions) {
-    int count = predictions->misclassified_count;
-    return count < MISCLASSIFIED_MAX ? count : MISCLASSIFIED_MAX;
-}
-
-static void write_misclassified(yoke_html *out, const yoke_report_predictions *predictions) {
-    int count = yoke_shown_misclassified(predictions);
-    const yoke_report_misclassified *worst = predictions->misclassified;
-    bool reduced = predictions->height > YOKE_PNG_SIDE || predictions->width > YOKE_PNG_SIDE;
-    bool grey = predictions->channels != 1 && predictions->channels != 3;
+static void write_misclassified(yoke_html *out, const yoke_report *report) {
+    const yoke_predictions *predictions = report->predictions;
+    const yoke_misclassified *worst = report->misclassified;
+    bool reduced =
+        predictions->shape.height > YOKE_PNG_SIDE || predictions->shape.width > YOKE_PNG_SIDE;
+    bool grey = predictions->shape.channels != 1 && predictions->shape.channels != 3;
     char title[YOKE_TITLE_BYTES];
-    if (count == 0) return; /* the confusion matrix says that nothing is wrong */
+    if (predictions->misclassified == 0)
+        return; /* the confusion matrix says that nothing is wrong */
     snprintf(title, sizeof title,
              "The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
@@ -189,8 +185,8 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
     yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
     yoke_chart(out, "misclassified");
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
-    for (int i = 0; i < count; i++) {
-        const yoke_report_misclassified *wrong = &predictions->misclassified[i];
+    for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
+         wrong++) {
         yoke_table_row(&table, "%zu", wrong->row);
         yoke_table_cell(&table, "class", CLASS(predictions, wrong->label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, wrong->predicted));
@@ -205,15 +201,15 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
 }
 
 void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
-    const yoke_report_predictions *predictions = report->predictions;
+    const yoke_predictions *predictions = report->predictions;
     if (predictions == NULL) return;
-    if (predictions->absent[0] != '\0') {
+    if (predictions->counts == NULL) {
         yoke_section_begin(out, "predictions", "Accuracy by class, confusions, misclassified rows",
                            true);
-        yoke_section_end(out, "predictions", predictions->absent);
+        yoke_section_end(out, "predictions", report->no_counts);
         return;
     }
     write_classes(out, predictions);
     write_confusion(out, predictions);
-    write_misclassified(out, predictions);
+    write_misclassified(out, report);
 }

@@ -194,7 +194,7 @@ void yoke_section_curves(yoke_html *out, const yoke_report *report) {
 
 /* A learning rate range test: the losses of its steps against their rates. */
 void yoke_section_rates(yoke_html *out, const yoke_report *report) {
-    const yoke_report_rates *test = report->rates;
+    const yoke_lr_find_result *test = report->rates;
     char title[YOKE_TITLE_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
     if (test == NULL) return;
     if (test->count < 2) {
@@ -203,13 +203,13 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     }
     if (test->suggested >= 0)
         snprintf(title, sizeof title, "The smoothed loss falls fastest at a rate of %s",
-                 yoke_scientific(test->rates[test->suggested], text));
+                 yoke_scientific(test->learning_rates[test->suggested], text));
     yoke_section_begin(out, "rates", title, false);
     if (test->suggested >= 0)
         yoke_say(out, "%s.", title);
     else
         yoke_say(out, "There is %s.", test->text);
-    if (test->suggested >= 0 && test->cautious < test->rates[test->suggested])
+    if (test->suggested >= 0 && test->cautious < test->learning_rates[test->suggested])
         yoke_say(out,
                  "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
                  "smoothed loss.",
@@ -217,7 +217,7 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     yoke_chart(out, "rates");
     yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
-        yoke_table_row(&table, "%s", yoke_scientific(test->rates[i], text));
+        yoke_table_row(&table, "%s", yoke_scientific(test->learning_rates[i], text));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
         yoke_table_cell(&table, "Smoothed loss", NUMBER(test->smoothed[i]));
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");

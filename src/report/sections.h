@@ -107,7 +107,7 @@ const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span
 const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
                             char text[YOKE_LABEL_BYTES]);
 /* The name of a class, or its number. */
-const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]);
+const char *yoke_class_name(const yoke_predictions *predictions, int index, char text[16]);
 
 /* Facts of a report. */
 
@@ -131,9 +131,7 @@ extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points);
 const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i);
 /* Rows of this true class that the model took for `predicted`; all of the class. */
-int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted);
-int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label);
-/* Misclassified rows that the page shows. */
-int yoke_shown_misclassified(const yoke_report_predictions *predictions);
+int64_t yoke_class_count(const yoke_predictions *predictions, int label, int predicted);
+int64_t yoke_class_rows(const yoke_predictions *predictions, int label);
 
 #endif
