@@ -29,7 +29,7 @@ static void write_head(yoke_html *out, const yoke_report *report, const char *ti
 
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes) {
     yoke_html out = {0};
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     *page = NULL;
     *bytes = 0;
     write_head(&out, report, yoke_page_title(report, title));

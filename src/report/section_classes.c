@@ -77,7 +77,6 @@ static void say_class(yoke_html *out, const yoke_predictions *predictions, int l
 static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
     int64_t right = 0, rows = 0;
     int least = -1, best = -1;
-    char title[YOKE_TITLE_BYTES];
     for (int i = 0; i < predictions->classes; i++) {
         double accuracy = accuracy_of(predictions, i);
         right += yoke_class_count(predictions, i, i);
@@ -88,10 +87,11 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
     }
     if (least < 0) least = best = 0;
     int64_t own = yoke_class_count(predictions, least, least);
-    snprintf(title, sizeof title, "%s %% of the test rows are right; least of class %.80s: %s %%",
-             SHARE(right, rows), CLASS(predictions, least),
-             SHARE(own, yoke_class_rows(predictions, least)));
-    yoke_section_begin(out, "classes", title, false);
+    yoke_section_begin(out, "classes",
+                       TEXT("%s %% of the test rows are right; least of class %.80s: %s %%",
+                            SHARE(right, rows), CLASS(predictions, least),
+                            SHARE(own, yoke_class_rows(predictions, least))),
+                       false);
     yoke_say(out,
              "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
              COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
@@ -103,7 +103,7 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
         int64_t of = yoke_class_rows(predictions, i),
                 taken = sum_of(predictions, i, predictions->classes);
         own = yoke_class_count(predictions, i, i);
-        yoke_table_row(&table, "%s", CLASS(predictions, i));
+        yoke_table_row(&table, CLASS(predictions, i));
         yoke_table_cell(&table, "rows", COUNT(of));
         yoke_table_cell(&table, "right", COUNT(own));
         yoke_table_cell(&table, "accuracy %", SHARE(own, of));
@@ -120,7 +120,7 @@ static void write_confusions(yoke_html *out, const yoke_predictions *predictions
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
     confusion at = BEFORE_ALL;
     for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
-        yoke_table_row(&table, "%s", CLASS(predictions, at.label));
+        yoke_table_row(&table, CLASS(predictions, at.label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
         yoke_table_cell(&table, "rows", COUNT(at.count));
         yoke_table_cell(&table, "% of the class",
@@ -135,7 +135,7 @@ static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
     for (int label = 0; label < predictions->classes; label++) {
-        yoke_table_row(&table, "%s", CLASS(predictions, label));
+        yoke_table_row(&table, CLASS(predictions, label));
         for (int i = 0; i < predictions->classes; i++) {
             int64_t count = yoke_class_count(predictions, label, i);
             yoke_table_put(&table, i + 1, count > 0 ? COUNT(count) : "");
@@ -147,13 +147,13 @@ static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
 static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
     confusion most = BEFORE_ALL;
     bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
-    char title[YOKE_TITLE_BYTES] = "The model confuses no two classes";
     int64_t wrong = 0;
     for (int label = 0; label < predictions->classes; label++)
         wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
-    if (any)
-        snprintf(title, sizeof title, "Most often the model takes %.80s for %.80s",
-                 CLASS(predictions, most.label), CLASS(predictions, most.predicted));
+    const char *title =
+        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most.label),
+                   CLASS(predictions, most.predicted))
+            : "The model confuses no two classes";
     yoke_section_begin(out, "confusion", title, false);
     if (any)
         yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(most.count), COUNT(wrong),
@@ -174,11 +174,10 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
     bool reduced =
         predictions->shape.height > YOKE_PNG_SIDE || predictions->shape.width > YOKE_PNG_SIDE;
     bool grey = predictions->shape.channels != 1 && predictions->shape.channels != 3;
-    char title[YOKE_TITLE_BYTES];
     if (predictions->misclassified == 0)
         return; /* the confusion matrix says that nothing is wrong */
-    snprintf(title, sizeof title,
-             "The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
+    const char *title =
+        TEXT("The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
@@ -187,17 +186,17 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
     for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
          wrong++) {
-        yoke_table_row(&table, "%zu", wrong->row);
+        yoke_table_row(&table, COUNT(wrong->row));
         yoke_table_cell(&table, "class", CLASS(predictions, wrong->label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, wrong->predicted));
         yoke_table_cell(&table, "with %", NUMBER(100 * wrong->probability));
         yoke_table_cell(&table, "loss", NUMBER(wrong->loss));
     }
     yoke_table_end(&table);
-    snprintf(title, sizeof title, "%s%s%s", reduced ? "The pictures are reduced." : "",
-             reduced && grey ? " " : "",
-             grey ? "They show the first channel of the row in grey." : "");
-    yoke_section_end(out, "misclassified", title);
+    yoke_section_end(out, "misclassified",
+                     TEXT("%s%s%s", reduced ? "The pictures are reduced." : "",
+                          reduced && grey ? " " : "",
+                          grey ? "They show the first channel of the row in grey." : ""));
 }
 
 void yoke_section_predictions(yoke_html *out, const yoke_report *report) {

@@ -126,11 +126,11 @@ static bool next_row(curve_lines *lines, yoke_table *table) {
         points[i] = more ? yoke_shown_point(line->curve, line->shown, line->next) : NULL;
         if (more) step = fmin(step, points[i]->step);
     }
-    if (table != NULL) yoke_table_row(table, "%s", DECIMAL(step, 2));
+    if (table != NULL) yoke_table_row(table, DECIMAL(step, 2));
     for (int i = 0; i < lines->count; i++) {
-        if (points[i] == NULL || points[i]->step > step) continue;
-        lines->all[i].next++;
-        if (table != NULL) yoke_table_put(table, i + 1, NUMBER(points[i]->value));
+        bool here = points[i] != NULL && points[i]->step <= step;
+        lines->all[i].next += here;
+        if (table != NULL) yoke_table_put(table, i + 1, here ? NUMBER(points[i]->value) : "");
     }
     return isfinite(step);
 }
@@ -158,7 +158,7 @@ static void write_section(yoke_html *out, const yoke_report *report, curve_lines
     const yoke_report_mode *mode = &report->modes[0];
     bool alone = report->mode_count == 1, together = alone && lines->count > 1;
     bool loss = kind <= YOKE_REPORT_TEST_LOSS, tests = other_of(kind) == kind;
-    char title[YOKE_WORDS_BYTES], mean[96] = "";
+    char title[YOKE_TEXT_BYTES], mean[96] = "";
     yoke_words(name, "title", title);
     if (alone && kind <= YOKE_REPORT_ACCURACY)
         snprintf(title, sizeof title, "At the end the %s is %s%s on %s", loss ? "loss" : "accuracy",
@@ -195,7 +195,7 @@ void yoke_section_curves(yoke_html *out, const yoke_report *report) {
 /* A learning rate range test: the losses of its steps against their rates. */
 void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     const yoke_lr_find_result *test = report->rates;
-    char title[YOKE_TITLE_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
+    char title[YOKE_TEXT_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
     if (test == NULL) return;
     if (test->count < 2) {
         yoke_say(out, "There is %s.", test->text);
@@ -217,7 +217,7 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     yoke_chart(out, "rates");
     yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
-        yoke_table_row(&table, "%s", yoke_scientific(test->learning_rates[i], text));
+        yoke_table_row(&table, yoke_scientific(test->learning_rates[i], text));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
         yoke_table_cell(&table, "Smoothed loss", NUMBER(test->smoothed[i]));
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");

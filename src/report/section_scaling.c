@@ -92,7 +92,7 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
     FOR_MODES (report, mode) /* columns in the order of modes */
         if (mode->devices > 0) yoke_table_cell(&table, mode->name, "");
     for (int count = 0; (count = next_count(report, throughput, count)) > 0;) {
-        yoke_table_row(&table, "%d", count);
+        yoke_table_row(&table, COUNT(count));
         FOR_MODES (report, mode)
             if (mode->devices == count)
                 yoke_table_cell(&table, mode->name,
@@ -107,7 +107,7 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
 /* The title is the result where there is one, otherwise the subject. */
 void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throughput) {
     const yoke_report_mode *fast, *slow, *base = base_mode(report, throughput);
-    char title[YOKE_WORDS_BYTES];
+    char title[YOKE_TEXT_BYTES];
     int most = most_devices(report);
     bool ideal = base != NULL && most >= 2 && most <= IDEAL_MAX;
     if (next_count(report, throughput, 0) == 0) return;
@@ -162,7 +162,7 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
         char text[128];
         yoke_report_interval step_ms = mode->step_ms;
         if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
-        yoke_table_row(&table, "%s", LABEL(report, mode));
+        yoke_table_row(&table, LABEL(report, mode));
         yoke_table_cell(&table, "devices", mode->devices > 0 ? COUNT(mode->devices) : "");
         yoke_table_cell(&table, "step ms", yoke_interval_text(step_ms, text));
         yoke_table_cell(&table, "images / s", yoke_interval_text(mode->images_per_second, text));

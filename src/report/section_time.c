@@ -73,7 +73,7 @@ static void add_span(yoke_table *table, const yoke_report *report, const yoke_re
                      const yoke_report_lane *lane, const yoke_report_span *of) {
     const yoke_span_info *span = &of->span;
     char cause[160];
-    yoke_table_row(table, "%s", LABEL(report, mode));
+    yoke_table_row(table, LABEL(report, mode));
     yoke_table_cell(table, "lane", lane->name);
     yoke_table_cell(table, "stage", yoke_account_name((int)span->stage));
     yoke_table_cell(table, "bucket", span->bucket >= 0 ? COUNT(span->bucket) : "");
@@ -164,27 +164,21 @@ static void say_stages(yoke_html *out, const yoke_report *report, const yoke_rep
                  root->name, MS(root_ms));
 }
 
-static const char *computing(const yoke_report_mode *mode, char text[64]) {
-    return yoke_text_percent(yoke_mode_activity_ms(mode, YOKE_COMPUTES), mode->mean_step_ms, text);
-}
-
 /* How much of the step a device computes in the slowest and in the fastest mode. */
-static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_BYTES]) {
+static void write_stages_title(const yoke_report *report, char title[YOKE_TEXT_BYTES]) {
     const yoke_report_mode *fast, *slow;
-    char text[64], other[64];
     yoke_find_ends(report, true, &fast, &slow);
-    snprintf(title, YOKE_TITLE_BYTES, "Stages of a step");
+    snprintf(title, YOKE_TEXT_BYTES, "Stages of a step");
     if (slow != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step",
-                 computing(slow, text));
+        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step", COMPUTED(slow));
     else if (yoke_are_apart(report, fast, slow))
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step in %s, for %s in %s",
-                 computing(slow, text), slow->name, computing(fast, other), fast->name);
+        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step in %s, for %s in %s",
+                 COMPUTED(slow), slow->name, COMPUTED(fast), fast->name);
 }
 
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     int said = 0;
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     if (next_stage(report, -1) < 0) return;
     write_stages_title(report, title);
     yoke_section_begin(out, "stages", title, false);
@@ -193,7 +187,7 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
         double sum = 0;
         if (!has_stages(mode)) continue;
         if (said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
-        yoke_table_row(&table, "%s", LABEL(report, mode));
+        yoke_table_row(&table, LABEL(report, mode));
         for (int s = -1; (s = next_stage(report, s)) >= 0;) {
             yoke_table_cell(&table, yoke_account_name(s), NUMBER(yoke_mode_stage_ms(mode, s)));
             sum += yoke_mode_stage_ms(mode, s);
@@ -204,7 +198,7 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     yoke_table_end(&table);
     table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
-        yoke_table_row(&table, "%s", yoke_account_name(s));
+        yoke_table_row(&table, yoke_account_name(s));
         yoke_table_cell(&table, "what happens", yoke_account_meaning(s));
         yoke_table_cell(&table, "source", WORDS("stage", yoke_account_name(s)));
     }
@@ -248,7 +242,7 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
         if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
         FOR_LANES (mode, lane) {
             if (lane->kind != YOKE_LANE_DEVICE || devices++ >= YOKE_DEVICES_MAX) continue;
-            yoke_table_row(&table, "%s, %s", LABEL(report, mode), lane->name);
+            yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
             double sum = 0;
             for (int i = 0; i < YOKE_ACTIVITIES; i++) {
                 double ms = yoke_account_activity_ms(lane->stage_ms, (yoke_activity)i);
