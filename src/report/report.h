@@ -82,7 +82,7 @@ typedef struct yoke_report_mode {
     int devices; /* 0: unknown */
     bool first;  /* one of those that the first picture of the page compares */
     bool unlike; /* it raced under other conditions: no sentence compares it */
-    yoke_report_interval step_ms, images_per_second, speedup;
+    yoke_report_interval step_ms, images_per_second, speedup; /* the first two: both, or neither */
     double mean_step_ms; /* of the steps behind lanes[].stage_ms; 0: no lanes */
     int steps;           /* number of those */
     double median_ms;    /* of the measured steps; 0: unknown */

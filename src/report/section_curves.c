@@ -36,6 +36,10 @@ const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int 
                                      : points->count - 1];
 }
 
+const yoke_report_point *yoke_last_point(const yoke_report_points *points) {
+    return points->count > 0 ? &points->points[points->count - 1] : NULL;
+}
+
 /* The lines of a figure. */
 typedef struct curve_line {
     char label[YOKE_LABEL_BYTES];
@@ -69,11 +73,6 @@ static void collect(curve_lines *lines, const yoke_report *report, int kind) {
     }
 }
 
-/* The last point of a line. */
-static const yoke_report_point *last_of(const curve_line *line) {
-    return &line->curve->points[line->curve->count - 1];
-}
-
 /* Sentences. */
 
 /* The modes that end with the same weights as this one and come behind it. */
@@ -93,7 +92,7 @@ static void say_same_bits(yoke_html *out, const yoke_report *report, const yoke_
 
 static void say_ends(yoke_html *out, const curve_lines *lines) {
     for (const curve_line *line = lines->all; line < lines->all + lines->count; line++) {
-        const yoke_report_point *first = line->curve->points, *last = last_of(line);
+        const yoke_report_point *first = line->curve->points, *last = yoke_last_point(line->curve);
         if (line == lines->all + 4) return;
         if (first == last)
             yoke_say(out, "%s: %s at step %s.", line->label, NUMBER(first->value),
@@ -107,7 +106,7 @@ static void say_ends(yoke_html *out, const curve_lines *lines) {
 
 /* Says where evaluations were better than at the end. */
 static void say_best(yoke_html *out, const curve_line *tests, double sign) {
-    const yoke_report_point *best = tests->curve->points, *last = last_of(tests);
+    const yoke_report_point *best = tests->curve->points, *last = yoke_last_point(tests->curve);
     for (const yoke_report_point *point = best; point <= last; point++)
         if (sign * point->value > sign * best->value) best = point;
     if (sign * best->value > sign * last->value)
@@ -162,8 +161,8 @@ static void write_section(yoke_html *out, const yoke_report *report, curve_lines
     yoke_words(name, "title", title);
     if (alone && kind <= YOKE_REPORT_ACCURACY)
         snprintf(title, sizeof title, "At the end the %s is %s%s on %s", loss ? "loss" : "accuracy",
-                 NUMBER(last_of(&lines->all[lines->count - 1])->value), loss ? "" : " %",
-                 together || tests ? "the test split" : "a batch");
+                 NUMBER(yoke_last_point(lines->all[lines->count - 1].curve)->value),
+                 loss ? "" : " %", together || tests ? "the test split" : "a batch");
     yoke_section_begin(out, id, title, false);
     say_ends(out, lines);
     if (kind == YOKE_REPORT_LOSS)

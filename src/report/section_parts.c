@@ -168,12 +168,9 @@ const char *yoke_text(char *text, size_t bytes, const char *format, ...) {
     return text;
 }
 
-const char *yoke_interval_text(yoke_report_interval figure, char text[128]) {
-    text[0] = '\0';
-    if (figure.value > 0 && figure.low < figure.high)
-        snprintf(text, 128, "%s (%s to %s)", NUMBER(figure.value), NUMBER(figure.low),
-                 NUMBER(figure.high));
-    else if (figure.value > 0)
-        yoke_number(figure.value, text);
-    return text;
+const char *yoke_interval_text(yoke_report_interval figure, char text[YOKE_TEXT_BYTES]) {
+    if (!(figure.value > 0)) return "";
+    if (!(figure.low < figure.high)) return yoke_number(figure.value, text);
+    return yoke_text(text, YOKE_TEXT_BYTES, "%s (%s to %s)", NUMBER(figure.value),
+                     NUMBER(figure.low), NUMBER(figure.high));
 }

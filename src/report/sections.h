@@ -94,6 +94,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)
 #define MS(value) TEXT("%s ms", NUMBER(value))
 #define PERCENT(part, whole) TEXT("%s %%", COUNT((whole) > 0 ? 100 * (part) / (whole) : 0))
+#define INTERVAL(figure) yoke_interval_text(figure, (char[YOKE_TEXT_BYTES]){0})
 #define COMPUTED(mode) /* "41 %": of the step, by a device */                                      \
     PERCENT(yoke_mode_activity_ms(mode, YOKE_COMPUTES), (mode)->mean_step_ms)
 #define LABEL(report, mode) yoke_mode_label(report, mode, (char[YOKE_LABEL_BYTES]){0})
@@ -101,7 +102,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 /* As snprintf; returns text. */
 const char *yoke_text(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-const char *yoke_interval_text(yoke_report_interval figure, char text[128]);
+const char *yoke_interval_text(yoke_report_interval figure, char text[YOKE_TEXT_BYTES]);
 /* "while cpu:0 runs update"; "": no cause is known. */
 const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
                             char text[160]);
@@ -132,6 +133,7 @@ extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */
 /* At most so many of the points of a curve are shown; `at` is their place among all. */
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points);
 const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i);
+const yoke_report_point *yoke_last_point(const yoke_report_points *points); /* NULL: none */
 /* Rows of this true class that the model took for `predicted`; all of the class. */
 int64_t yoke_class_count(const yoke_predictions *predictions, int label, int predicted);
 int64_t yoke_class_rows(const yoke_predictions *predictions, int label);

@@ -76,9 +76,8 @@ static bool say_run(const yoke_report_mode *mode, char text[YOKE_TEXT_BYTES]) {
         return true;
     }
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        const yoke_report_points *curve = &mode->curves[ends[i].curve];
-        if (curve->count == 0) continue;
-        const yoke_report_point *last = &curve->points[curve->count - 1];
+        const yoke_report_point *last = yoke_last_point(&mode->curves[ends[i].curve]);
+        if (last == NULL) continue;
         snprintf(text, YOKE_TEXT_BYTES, "%s%s%s after step %s", ends[i].before, NUMBER(last->value),
                  ends[i].behind, COUNT(last->step));
         return true;
