@@ -196,8 +196,5 @@ static yoke_status fill(yoke_report *report, page_parts *parts, const train_page
 yoke_status train_page_write(const char *path, const train_page *page) {
     yoke_report report = {0};
     page_parts parts = {.predictions = YOKE_PREDICTIONS_INIT};
-    yoke_status status = fill(&report, &parts, page);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    yoke_report_clear(&report);
-    return status;
+    return yoke_report_finish(&report, fill(&report, &parts, page), path);
 }

@@ -36,19 +36,6 @@ static void append(yoke_html *out, const char *word) {
     yoke_html_raw(out, word, strlen(word));
 }
 
-/* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
-static bool forbidden(const char *s, size_t bytes) {
-    unsigned char c = (unsigned char)*s;
-    if (bytes == 3) return strncmp(s, "\xEF\xBF\xBE", 3) == 0 || strncmp(s, "\xEF\xBF\xBF", 3) == 0;
-    return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
-}
-
-/* Unicode's Bidi_Control. */
-static bool turns_the_line(unsigned code) {
-    return code == 0x61C || code == 0x200E || code == 0x200F ||
-           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-}
-
 static unsigned code_of(const char *s, size_t bytes) {
     static const unsigned masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
     unsigned code = (unsigned char)s[0] & masks[bytes];
@@ -57,13 +44,26 @@ static unsigned code_of(const char *s, size_t bytes) {
     return code;
 }
 
+/* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
+static bool forbidden(unsigned code) {
+    bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\r';
+    return control || code == 0x7F || code == 0xFFFE || code == 0xFFFF;
+}
+
+/* Unicode's Bidi_Control. */
+static bool turns_the_line(unsigned code) {
+    return code == 0x61C || code == 0x200E || code == 0x200F ||
+           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
 /* How a page shows the first character of a text. Returns its bytes. */
 static size_t show(const char *s, char shown[8]) {
     size_t bytes = yoke_text_utf8_bytes(s);
-    if (bytes == 0 || forbidden(s, bytes))
+    unsigned code = code_of(s, bytes); /* of no character: 0 */
+    if (forbidden(code))
         strcpy(shown, "\xEF\xBF\xBD"); /* U+FFFD */
-    else if (turns_the_line(code_of(s, bytes)))
-        snprintf(shown, 8, "\\u%04X", code_of(s, bytes));
+    else if (turns_the_line(code))
+        snprintf(shown, 8, "\\u%04X", code & 0xFFFF);
     else
         snprintf(shown, 8, "%.*s", (int)bytes, s);
     return bytes > 0 ? bytes : 1;

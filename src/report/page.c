@@ -64,11 +64,16 @@ yoke_status yoke_report_write(const yoke_report *report, const char *path) {
     char *page;
     size_t bytes;
     TRY(yoke_report_page(report, &page, &bytes));
-    yoke_file_writer writer = {0};
+    yoke_file_writer writer;
     yoke_status status = yoke_file_create(&writer, path);
     if (status == YOKE_OK) status = yoke_file_write(&writer, page, bytes);
     if (status == YOKE_OK) status = yoke_file_commit(&writer);
-    yoke_file_abort(&writer);
     yoke_free(page);
+    return status;
+}
+
+yoke_status yoke_report_finish(yoke_report *report, yoke_status filled, const char *path) {
+    yoke_status status = filled == YOKE_OK ? yoke_report_write(report, path) : filled;
+    yoke_report_clear(report);
     return status;
 }

@@ -80,8 +80,7 @@ static void put_interval(yoke_json *json, const char *key, yoke_report_interval 
 
 static void put_span(yoke_json *json, const yoke_report_mode *mode, const yoke_report_span *of) {
     const yoke_span_info *span = &of->span;
-    char cause[160];
-    yoke_cause_text(mode, of, cause);
+    const char *cause = CAUSE(mode, of);
     put(json, "[%g %g %s %d %lld", 1e-6 * (double)span->begin_ns, 1e-6 * (double)span->end_ns,
         yoke_account_name((int)span->stage), span->bucket, (long long)span->bytes);
     put_text(json, NULL, cause[0] != '\0' ? cause : NULL);

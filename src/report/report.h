@@ -168,6 +168,8 @@ yoke_status yoke_report_read_file(yoke_report *report, const char *path);
 
 /* Writes the page; the file is complete, or it is not there. IO. */
 yoke_status yoke_report_write(const yoke_report *report, const char *path);
+/* Writes it only if the report could be filled; clears the report. */
+yoke_status yoke_report_finish(yoke_report *report, yoke_status filled, const char *path);
 /* The page as text, which the caller frees. */
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes);
 

@@ -94,13 +94,10 @@ static void say_ends(yoke_html *out, const curve_lines *lines) {
     for (const curve_line *line = lines->all; line < lines->all + lines->count; line++) {
         const yoke_report_point *first = line->curve->points, *last = yoke_last_point(line->curve);
         if (line == lines->all + 4) return;
-        if (first == last)
-            yoke_say(out, "%s: %s at step %s.", line->label, NUMBER(first->value),
-                     COUNT(first->step));
-        else
-            yoke_say(out, "%s: from %s at step %s to %s at step %s.", line->label,
-                     NUMBER(first->value), COUNT(first->step), NUMBER(last->value),
-                     COUNT(last->step));
+        const char *begin =
+            TEXT("from %s at step %s to ", NUMBER(first->value), COUNT(first->step));
+        yoke_say(out, "%s: %s%s at step %s.", line->label, first == last ? "" : begin,
+                 NUMBER(last->value), COUNT(last->step));
     }
 }
 
@@ -135,13 +132,12 @@ static bool next_row(curve_lines *lines, yoke_table *table) {
 }
 
 static void write_table(yoke_html *out, curve_lines *lines, const char *y_name) {
-    char summary[64] = "Data";
     curve_lines counted = *lines;
     int rows = 0;
     while (next_row(&counted, NULL))
         rows++;
     int stride = 1 + rows * lines->count / CELLS_MAX;
-    if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
+    const char *summary = stride > 1 ? TEXT("Data, one row of %d", stride) : "Data";
     yoke_table table = yoke_table_begin(out, summary, y_name, "step");
     for (int i = 0; i < lines->count; i++)
         yoke_table_column(&table, lines->all[i].label);

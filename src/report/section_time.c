@@ -11,12 +11,10 @@
 #define ROWS_MAX 600 /* of the table of spans */
 
 const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
-                            char text[160]) {
-    text[0] = '\0';
-    if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
-        snprintf(text, 160, "while %s runs %s", mode->lanes[span->cause_lane].name,
-                 yoke_account_name(span->cause_stage));
-    return text;
+                            char text[YOKE_TEXT_BYTES]) {
+    if (span->cause_lane < 0 || span->cause_lane >= mode->lane_count) return "";
+    return yoke_text(text, YOKE_TEXT_BYTES, "while %s runs %s", mode->lanes[span->cause_lane].name,
+                     yoke_account_name(span->cause_stage));
 }
 
 /* The timeline. */
@@ -50,29 +48,26 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
                            const yoke_report_mode *mode) {
     const yoke_report_lane *waiter = NULL;
     const yoke_report_span *longest = NULL;
-    char cause[160], median[80] = "", wait[256] = "No device waits for long.";
-    FOR_LANES (mode, lane)
-        FOR_SPANS (lane, span) {
-            if (lane->kind != YOKE_LANE_DEVICE ||
-                yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
-                (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
-                continue;
-            longest = span;
-            waiter = lane;
-        }
-    if (mode->median_ms > 0) snprintf(median, sizeof median, " (median %s)", MS(mode->median_ms));
-    if (longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms)
-        snprintf(wait, sizeof wait, "The longest wait is %s, on %s%s%s%s.",
-                 MS(yoke_report_span_ms(longest)), waiter->name,
-                 longest->cause_lane >= 0 ? ", " : "", yoke_cause_text(mode, longest, cause),
-                 longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
-    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms), median, wait);
+    FOR_DEVICES(mode, lane)
+    FOR_SPANS (lane, span) {
+        if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
+            (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
+            continue;
+        longest = span;
+        waiter = lane;
+    }
+    bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
+    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
+             mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
+             !waits ? "No device waits for long."
+                    : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
+                           waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
+                           longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
 }
 
 static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,
                      const yoke_report_lane *lane, const yoke_report_span *of) {
     const yoke_span_info *span = &of->span;
-    char cause[160];
     yoke_table_row(table, LABEL(report, mode));
     yoke_table_cell(table, "lane", lane->name);
     yoke_table_cell(table, "stage", yoke_account_name((int)span->stage));
@@ -80,7 +75,7 @@ static void add_span(yoke_table *table, const yoke_report *report, const yoke_re
     yoke_table_cell(table, "begin ms", NUMBER(1e-6 * (double)span->begin_ns));
     yoke_table_cell(table, "length ms", NUMBER(yoke_report_span_ms(of)));
     yoke_table_cell(table, "bytes", span->bytes > 0 ? BYTES((double)span->bytes) : "");
-    yoke_table_cell(table, "meanwhile", yoke_cause_text(mode, of, cause));
+    yoke_table_cell(table, "meanwhile", CAUSE(mode, of));
 }
 
 void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
@@ -131,8 +126,7 @@ static int next_stage(const yoke_report *report, int stage) {
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
     int count = 0;
-    FOR_LANES (mode, lane) {
-        if (lane->kind != YOKE_LANE_DEVICE) continue;
+    FOR_DEVICES(mode, lane) {
         sum += lane->stage_ms[stage];
         count++;
     }
@@ -216,8 +210,7 @@ static double busy_ms(const yoke_report_lane *lane) {
 
 static void say_devices(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
     const yoke_report_lane *most = NULL, *least = NULL;
-    FOR_LANES (mode, lane) {
-        if (lane->kind != YOKE_LANE_DEVICE) continue;
+    FOR_DEVICES(mode, lane) {
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
@@ -240,8 +233,8 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
         if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
-        FOR_LANES (mode, lane) {
-            if (lane->kind != YOKE_LANE_DEVICE || devices++ >= YOKE_DEVICES_MAX) continue;
+        FOR_DEVICES(mode, lane) {
+            if (devices++ >= YOKE_DEVICES_MAX) continue;
             yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
             double sum = 0;
             for (int i = 0; i < YOKE_ACTIVITIES; i++) {

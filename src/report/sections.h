@@ -82,6 +82,9 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define FOR_LANES(mode, lane)                                                                      \
     for (const yoke_report_lane *lane = (mode)->lanes; lane < (mode)->lanes + (mode)->lane_count;  \
          lane++)
+#define FOR_DEVICES(mode, lane)                                                                    \
+    FOR_LANES (mode, lane)                                                                         \
+        if (lane->kind == YOKE_LANE_DEVICE)
 #define FOR_SPANS(lane, span)                                                                      \
     for (const yoke_report_span *span = (lane)->spans; span < (lane)->spans + (lane)->span_count;  \
          span++)
@@ -94,6 +97,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)
 #define MS(value) TEXT("%s ms", NUMBER(value))
 #define PERCENT(part, whole) TEXT("%s %%", COUNT((whole) > 0 ? 100 * (part) / (whole) : 0))
+#define CAUSE(mode, span) yoke_cause_text(mode, span, (char[YOKE_TEXT_BYTES]){0})
 #define INTERVAL(figure) yoke_interval_text(figure, (char[YOKE_TEXT_BYTES]){0})
 #define COMPUTED(mode) /* "41 %": of the step, by a device */                                      \
     PERCENT(yoke_mode_activity_ms(mode, YOKE_COMPUTES), (mode)->mean_step_ms)
@@ -105,7 +109,7 @@ const char *yoke_text(char *text, size_t bytes, const char *format, ...)
 const char *yoke_interval_text(yoke_report_interval figure, char text[YOKE_TEXT_BYTES]);
 /* "while cpu:0 runs update"; "": no cause is known. */
 const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
-                            char text[160]);
+                            char text[YOKE_TEXT_BYTES]);
 /* The mode's name, with its devices where another mode has the same name: "dp overlap on 4". */
 const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
                             char text[YOKE_LABEL_BYTES]);

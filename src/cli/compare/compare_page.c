@@ -218,8 +218,5 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
 
 yoke_status compare_write_page(const char *path, const compare_result *result) {
     yoke_report report = {0};
-    yoke_status status = fill(&report, result);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    yoke_report_clear(&report);
-    return status;
+    return yoke_report_finish(&report, fill(&report, result), path);
 }

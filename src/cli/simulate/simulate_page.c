@@ -81,8 +81,5 @@ static yoke_status fill(yoke_report *report, const simulate_setup *setup,
 yoke_status simulate_write_page(const char *path, const simulate_setup *setup,
                                 const simulate_runs *runs) {
     yoke_report report = {0};
-    yoke_status status = fill(&report, setup, runs);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    yoke_report_clear(&report);
-    return status;
+    return yoke_report_finish(&report, fill(&report, setup, runs), path);
 }
