@@ -14,22 +14,8 @@ void yoke_html_end(yoke_html *out) {
 }
 
 void yoke_html_raw(yoke_html *out, const char *bytes, size_t count) {
-    size_t needed = out->length + count + 1;
-    if (needed > out->capacity && !out->failed) {
-        size_t capacity = out->capacity > 0 ? out->capacity : 4096;
-        while (capacity < needed)
-            capacity *= 2;
-        char *text = yoke_realloc(out->text, capacity);
-        out->failed = text == NULL;
-        if (text != NULL) {
-            out->text = text;
-            out->capacity = capacity;
-        }
-    }
-    if (out->failed) return;
-    memcpy(out->text + out->length, bytes, count);
-    out->length += count;
-    out->text[out->length] = '\0';
+    out->failed =
+        out->failed || !yoke_text_append(&out->text, &out->length, &out->capacity, bytes, count);
 }
 
 static void append(yoke_html *out, const char *word) {

@@ -20,11 +20,12 @@ static void write_head(yoke_html *out, const yoke_report *report, const char *ti
     yoke_html_write(out, "\n<div class=\"chart first\" data-figure=\"first\"></div>");
     for (int i = 0; i < report->note_count; i++)
         yoke_html_write(out, "\n<p class=\"note\">%s</p>", report->notes[i]);
-    if (report->fact_count > 0) yoke_html_write(out, "\n<dl class=\"facts\">");
+    if (report->fact_count == 0) return;
+    yoke_html_write(out, "\n<dl class=\"facts\">");
     for (int i = 0; i < report->fact_count; i++)
         yoke_html_write(out, "<dt>%s</dt><dd>%s</dd>", report->facts[i].key,
                         report->facts[i].value);
-    if (report->fact_count > 0) yoke_html_write(out, "</dl>");
+    yoke_html_write(out, "</dl>");
 }
 
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes) {

@@ -122,7 +122,6 @@ static void write_section(yoke_html *out, const yoke_report *report, const subje
         bool several = yoke_most_bytes(amounts, yoke_most_bytes(amounts, NULL)) != NULL;
         if (several && said++ < YOKE_SAID_MAX) say_extremes(out, of, LABEL(report, mode), amounts);
     }
-    yoke_chart(out, of->id);
     yoke_table table = yoke_data_begin(out, of->id, "");
     int places = fill_table(&table, report, of);
     yoke_table_end(&table);

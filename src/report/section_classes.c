@@ -32,10 +32,7 @@ int64_t yoke_class_rows(const yoke_predictions *predictions, int label) {
 }
 
 /* "75.0"; "": of nothing. */
-static const char *percent(int64_t part, int64_t whole, char text[YOKE_NUMBER_BYTES]) {
-    return whole > 0 ? yoke_number(100 * (double)part / (double)whole, text) : "";
-}
-#define SHARE(part, whole) percent(part, whole, (char[YOKE_NUMBER_BYTES]){0})
+#define SHARE(part, whole) ((whole) > 0 ? NUMBER(100 * (double)(part) / (double)(whole)) : "")
 
 static double accuracy_of(const yoke_predictions *predictions, int label) {
     int64_t rows = yoke_class_rows(predictions, label);
@@ -47,8 +44,7 @@ typedef struct confusion {
     int64_t count;
     int place, label, predicted;
 } confusion;
-#define BEFORE_ALL                                                                                 \
-    { .count = INT64_MAX }
+static const confusion before_all = {.count = INT64_MAX};
 
 /* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
  * there are no more. */
@@ -97,7 +93,6 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
              COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
-    yoke_chart(out, "classes");
     yoke_table table = yoke_data_begin(out, "classes", "class");
     for (int i = 0; i < predictions->classes; i++) {
         int64_t of = yoke_class_rows(predictions, i),
@@ -118,7 +113,7 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
 
 static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
-    confusion at = BEFORE_ALL;
+    confusion at = before_all;
     for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
         yoke_table_row(&table, CLASS(predictions, at.label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
@@ -145,7 +140,7 @@ static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
 }
 
 static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
-    confusion most = BEFORE_ALL;
+    confusion most = before_all;
     bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
     int64_t wrong = 0;
     for (int label = 0; label < predictions->classes; label++)
@@ -160,9 +155,8 @@ static void write_confusion(yoke_html *out, const yoke_predictions *predictions)
                  PERCENT((double)most.count, (double)wrong));
     else
         yoke_say(out, "%s.", title);
-    if (drawn) yoke_chart(out, "confusion");
-    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     if (drawn) write_counts(out, predictions);
+    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     yoke_section_end(out, "confusion", drawn ? "" : "More classes than 100 are not drawn.");
 }
 
@@ -182,7 +176,6 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
     yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
-    yoke_chart(out, "misclassified");
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
     for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
          wrong++) {

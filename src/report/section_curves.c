@@ -111,43 +111,42 @@ static void say_best(yoke_html *out, const curve_line *tests, double sign) {
                  COUNT(best->step), NUMBER(best->value));
 }
 
-/* The table has a row for each step at which a line has a point: the smallest of those that come
- * next. */
-static bool next_row(curve_lines *lines, yoke_table *table) {
-    double step = INFINITY;
-    const yoke_report_point *points[LINES_MAX];
-    for (int i = 0; i < lines->count; i++) {
-        const curve_line *line = &lines->all[i];
-        bool more = line->next < line->shown;
-        points[i] = more ? yoke_shown_point(line->curve, line->shown, line->next) : NULL;
-        if (more) step = fmin(step, points[i]->step);
+/* A row for each step at which a line has a point: the smallest of those that come next. Returns
+ * their number; the table gets one of `stride`. NULL: only counts. */
+static int write_rows(curve_lines lines, yoke_table *table, int stride) {
+    for (int row = 0;; row++) {
+        double step = INFINITY;
+        const yoke_report_point *points[LINES_MAX] = {NULL};
+        yoke_table *to = row % stride == 0 ? table : NULL;
+        for (int i = 0; i < lines.count; i++) {
+            const curve_line *line = &lines.all[i];
+            if (line->next == line->shown) continue;
+            points[i] = yoke_shown_point(line->curve, line->shown, line->next);
+            step = fmin(step, points[i]->step);
+        }
+        if (!isfinite(step)) return row;
+        if (to != NULL) yoke_table_row(to, DECIMAL(step, 2));
+        for (int i = 0; i < lines.count; i++) {
+            bool here = points[i] != NULL && points[i]->step <= step;
+            lines.all[i].next += here;
+            if (to != NULL) yoke_table_put(to, i + 1, here ? NUMBER(points[i]->value) : "");
+        }
     }
-    if (table != NULL) yoke_table_row(table, DECIMAL(step, 2));
-    for (int i = 0; i < lines->count; i++) {
-        bool here = points[i] != NULL && points[i]->step <= step;
-        lines->all[i].next += here;
-        if (table != NULL) yoke_table_put(table, i + 1, here ? NUMBER(points[i]->value) : "");
-    }
-    return isfinite(step);
 }
 
-static void write_table(yoke_html *out, curve_lines *lines, const char *y_name) {
-    curve_lines counted = *lines;
-    int rows = 0;
-    while (next_row(&counted, NULL))
-        rows++;
-    int stride = 1 + rows * lines->count / CELLS_MAX;
+static void write_table(yoke_html *out, const curve_lines *lines, const char *y_name) {
+    int stride = 1 + write_rows(*lines, NULL, 1) * lines->count / CELLS_MAX;
     const char *summary = stride > 1 ? TEXT("Data, one row of %d", stride) : "Data";
     yoke_table table = yoke_table_begin(out, summary, y_name, "step");
     for (int i = 0; i < lines->count; i++)
         yoke_table_column(&table, lines->all[i].label);
-    for (int row = 0; row < rows; row++)
-        (void)next_row(lines, row % stride == 0 ? &table : NULL);
+    (void)write_rows(*lines, &table, stride);
     yoke_table_end(&table);
 }
 
 /* The title says where the loss or the accuracy of one run ends; otherwise it is the subject. */
-static void write_section(yoke_html *out, const yoke_report *report, curve_lines *lines, int kind) {
+static void write_section(yoke_html *out, const yoke_report *report, const curve_lines *lines,
+                          int kind) {
     const char *name = yoke_curve_names[kind];
     const char *id = kind == YOKE_REPORT_TRAINING_ACCURACY ? "accuracy" : name;
     const yoke_report_mode *mode = &report->modes[0];
@@ -190,29 +189,23 @@ void yoke_section_curves(yoke_html *out, const yoke_report *report) {
 /* A learning rate range test: the losses of its steps against their rates. */
 void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     const yoke_lr_find_result *test = report->rates;
-    char title[YOKE_TEXT_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
-    if (test == NULL) return;
-    if (test->count < 2) {
-        yoke_say(out, "There is %s.", test->text);
-        return;
-    }
-    if (test->suggested >= 0)
-        snprintf(title, sizeof title, "The smoothed loss falls fastest at a rate of %s",
-                 yoke_scientific(test->learning_rates[test->suggested], text));
+    bool found = test != NULL && test->suggested >= 0;
+    if (test != NULL && test->count < 2) yoke_say(out, "There is %s.", test->text);
+    if (test == NULL || test->count < 2) return;
+    const char *title = found ? TEXT("The smoothed loss falls fastest at a rate of %s",
+                                     SCIENTIFIC(test->suggestion))
+                              : "Loss by learning rate";
     yoke_section_begin(out, "rates", title, false);
-    if (test->suggested >= 0)
-        yoke_say(out, "%s.", title);
-    else
-        yoke_say(out, "There is %s.", test->text);
-    if (test->suggested >= 0 && test->cautious < test->learning_rates[test->suggested])
+    yoke_say(out, found ? "%s." : "There is %s.", found ? title : test->text);
+    if (found && test->cautious < test->suggestion)
         yoke_say(out,
                  "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
                  "smoothed loss.",
-                 yoke_scientific(test->cautious, text));
+                 SCIENTIFIC(test->cautious));
     yoke_chart(out, "rates");
     yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
-        yoke_table_row(&table, yoke_scientific(test->learning_rates[i], text));
+        yoke_table_row(&table, SCIENTIFIC(test->learning_rates[i]));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
         yoke_table_cell(&table, "Smoothed loss", NUMBER(test->smoothed[i]));
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");

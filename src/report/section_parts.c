@@ -70,8 +70,9 @@ yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *cap
     return table;
 }
 
-yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column) {
-    return yoke_table_begin(out, "Data", WORDS(words, "caption"), first_column);
+yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column) {
+    yoke_chart(out, figure);
+    return yoke_table_begin(out, "Data", WORDS(figure, "caption"), first_column);
 }
 
 static char *copy_of(yoke_table *table, const char *text) {

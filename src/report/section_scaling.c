@@ -127,7 +127,6 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
                  most, fast->name, NUMBER(fast->images_per_second.value),
                  NUMBER(fast->images_per_second.value / one->images_per_second.value),
                  NUMBER(one->images_per_second.value), one->name, most);
-    yoke_chart(out, id);
     write_table(out, report, throughput, ideal);
     snprintf(title, sizeof title, "A point, or the end of a bar, is %s%s%s.%s%s%s",
              report->simulated ? "a simulated step" : "the median of the rounds",

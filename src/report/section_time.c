@@ -92,7 +92,6 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     yoke_section_begin(out, "timeline", "Timeline of one step", true);
     FOR_MODES (report, mode)
         if (mode->lane_count > 0 && said++ < YOKE_SAID_MAX) say_shown_step(out, report, mode);
-    yoke_chart(out, "timeline");
     yoke_table table = yoke_data_begin(out, "timeline", "run");
     FOR_MODES (report, mode)
         FOR_LANES (mode, lane)
@@ -176,11 +175,12 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     if (next_stage(report, -1) < 0) return;
     write_stages_title(report, title);
     yoke_section_begin(out, "stages", title, false);
+    FOR_MODES (report, mode)
+        if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
     yoke_table table = yoke_data_begin(out, "stages", "run");
     FOR_MODES (report, mode) {
         double sum = 0;
         if (!has_stages(mode)) continue;
-        if (said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
         yoke_table_row(&table, LABEL(report, mode));
         for (int s = -1; (s = next_stage(report, s)) >= 0;) {
             yoke_table_cell(&table, yoke_account_name(s), NUMBER(yoke_mode_stage_ms(mode, s)));
@@ -188,7 +188,6 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
         }
         yoke_table_cell(&table, "sum", NUMBER(sum));
     }
-    yoke_chart(out, "stages");
     yoke_table_end(&table);
     table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
@@ -229,10 +228,11 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     int said = 0, devices = 0;
     if (next_stage(report, -1) < 0) return;
     yoke_section_begin(out, "devices", "What each device does", false);
+    FOR_MODES (report, mode)
+        if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
     yoke_table table = yoke_data_begin(out, "devices", "");
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
-        if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
         FOR_DEVICES(mode, lane) {
             if (devices++ >= YOKE_DEVICES_MAX) continue;
             yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
@@ -245,7 +245,6 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
             yoke_table_cell(&table, "sum", NUMBER(sum));
         }
     }
-    yoke_chart(out, "devices");
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, devices, "devices");
     yoke_section_end(out, "devices", "");

@@ -51,7 +51,7 @@ const char *yoke_words(const char *section, const char *part, char text[YOKE_TEX
 void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
-/* The place of a figure. */
+/* The place of a figure alone. */
 void yoke_chart(yoke_html *out, const char *figure);
 
 /* A table. Columns without a cell are left out. */
@@ -66,8 +66,8 @@ typedef struct yoke_table {
 } yoke_table;
 yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
                             const char *first_column);
-/* The data of a figure, which open at a click; their caption is in the words of this key. */
-yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column);
+/* The place of a figure, then its data, which open at a click; their caption is in words.txt. */
+yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column);
 int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
 void yoke_table_row(yoke_table *table, const char *name);
 /* A cell of the last row. cell: of the first column of this name, or of a new one; none where the
@@ -92,6 +92,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 /* Short-lived texts. */
 #define NUMBER(value) yoke_number(value, (char[YOKE_NUMBER_BYTES]){0})
 #define DECIMAL(value, places) yoke_decimal(value, places, (char[YOKE_NUMBER_BYTES]){0})
+#define SCIENTIFIC(value) yoke_scientific(value, (char[YOKE_NUMBER_BYTES]){0})
 #define COUNT(value) DECIMAL((double)(value), 0)
 #define BYTES(value) yoke_text_bytes(value, (char[64]){0}, 64)
 #define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)

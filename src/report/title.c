@@ -88,9 +88,8 @@ static bool say_run(const yoke_report_mode *mode, char text[YOKE_TEXT_BYTES]) {
 const char *yoke_page_title(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
     const yoke_lr_find_result *rates = report->rates;
     if (rates != NULL && rates->count > 1 && rates->suggested >= 0)
-        snprintf(
-            text, YOKE_TEXT_BYTES, "The smoothed loss falls fastest at a learning rate of %s",
-            yoke_scientific(rates->learning_rates[rates->suggested], (char[YOKE_NUMBER_BYTES]){0}));
+        snprintf(text, YOKE_TEXT_BYTES, "The smoothed loss falls fastest at a learning rate of %s",
+                 SCIENTIFIC(rates->suggestion));
     else if (!say_modes(report, text) && !(report->mode_count == 1 && say_run(report->modes, text)))
         snprintf(text, YOKE_TEXT_BYTES, "%s",
                  report->subject[0] != '\0' ? report->subject : "Yoke");
