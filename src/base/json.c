@@ -22,28 +22,9 @@ void yoke_json_end(yoke_json *json) {
     *json = (yoke_json){0};
 }
 
-static bool reserve(yoke_json *json, size_t bytes) {
-    if (json->failed) return false;
-    size_t needed = json->length + bytes + 1;
-    if (needed <= json->capacity) return true;
-    size_t capacity = json->capacity ? json->capacity : 256;
-    while (capacity < needed)
-        capacity *= 2;
-    char *text = yoke_realloc(json->text, capacity);
-    if (text == NULL) {
-        json->failed = true;
-        return false;
-    }
-    json->text = text;
-    json->capacity = capacity;
-    return true;
-}
-
 static void append(yoke_json *json, const char *bytes, size_t count) {
-    if (!reserve(json, count)) return;
-    memcpy(json->text + json->length, bytes, count);
-    json->length += count;
-    json->text[json->length] = '\0';
+    json->failed = json->failed ||
+                   !yoke_text_append(&json->text, &json->length, &json->capacity, bytes, count);
 }
 
 static void append_quoted(yoke_json *json, const char *value) {

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 #define WORD_MAX 48
 
 bool yoke_text_integer(const char *text, int64_t low, int64_t high, int64_t *value) {
@@ -162,4 +164,19 @@ const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]) {
     size_t used = strlen(text);
     snprintf(text + used, YOKE_NUMBER_BYTES - used, "e%d", power);
     return text;
+}
+
+bool yoke_text_append(char **text, size_t *length, size_t *capacity, const char *bytes,
+                      size_t count) {
+    size_t needed = *length + count + 1, larger = *capacity > 0 ? *capacity : 256;
+    while (larger < needed)
+        larger *= 2;
+    char *grown = larger > *capacity ? yoke_realloc(*text, larger) : *text;
+    if (grown == NULL) return false;
+    memcpy(grown + *length, bytes, count);
+    *text = grown;
+    *length += count;
+    *capacity = larger;
+    grown[*length] = '\0';
+    return true;
 }

@@ -22,6 +22,11 @@ const char *yoke_text_nearest(const char *word, const char *const *names, size_t
  * UTF-8 (Unicode 15, table 3-7). */
 size_t yoke_text_utf8_bytes(const char *text);
 
+/* Appends to a text that grows and ends with a NUL, from NULL, 0 and 0. False: there is no memory,
+ * and the text is as it was. yoke_free frees it. */
+bool yoke_text_append(char **text, size_t *length, size_t *capacity, const char *bytes,
+                      size_t count);
+
 /* Writes "1.5 GiB"; returns buffer. */
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size);
 

@@ -41,8 +41,8 @@ int report_main(int argc, char **argv) {
     yoke_status status = yoke_files_check_apart(files, operands + 1);
     for (int i = 1; i <= operands && status == YOKE_OK; i++)
         status = yoke_report_read_file(&report, argv[i]);
-    if (status == YOKE_OK) status = yoke_report_write(&report, flags.html);
-    if (status == YOKE_OK) printf("%s\n", flags.html);
-    yoke_report_clear(&report);
-    return status == YOKE_OK ? 0 : cli_fail(status);
+    status = yoke_report_finish(&report, status, flags.html);
+    if (status != YOKE_OK) return cli_fail(status);
+    printf("%s\n", flags.html);
+    return 0;
 }

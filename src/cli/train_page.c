@@ -148,58 +148,37 @@ static yoke_status add_mode(yoke_report *report, const train_page *page,
     return train_curves_fill(page->curves, mode);
 }
 
-static void say_absent(yoke_report_predictions *to, const train_page *page,
-                       const yoke_predictions *from) {
-    const char *why = "The run ended before an evaluation was complete: there are no predictions "
-                      "of the test split.";
+/* Why there are no counts of classes; NULL: there are. */
+static const char *absent_text(const train_page *page, const yoke_predictions *found) {
+    if (found->counts != NULL) return NULL;
+    if (found->classes == 0) return "The model does not classify: there are no classes to count.";
+    if (found->rows > 0)
+        return "The dataset has too many classes to count the predictions of each.";
     if (page->setup->run.evaluate_every < 0)
-        why = "The run evaluates nothing (--evaluate-every -1): there are no predictions of the "
-              "test split.";
-    if (from->rows > 0) why = "The dataset has too many classes to count the predictions of each.";
-    if (from->classes == 0) why = "The model does not classify: there are no classes to count.";
-    snprintf(to->absent, sizeof to->absent, "%s", why);
+        return "The run evaluates nothing (--evaluate-every -1): there are no predictions of the "
+               "test split.";
+    return "The run ended before an evaluation was complete: there are no predictions of the test "
+           "split.";
 }
 
-static yoke_status fill_misclassified(yoke_report_predictions *to, const train_page *page,
-                                      int count) {
-    to->misclassified = calloc((size_t)count + 1, sizeof *to->misclassified);
-    if (to->misclassified == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
-    for (int i = 0; i < count; i++) {
-        yoke_misclassified from = {.struct_size = sizeof from};
-        TRY(yoke_trainer_misclassified(page->trainer, i, &from));
-        to->misclassified[i] = (yoke_report_misclassified){.row = from.row,
-                                                           .label = from.label,
-                                                           .predicted = from.predicted,
-                                                           .probability = from.probability,
-                                                           .loss = from.loss,
-                                                           .pixels = from.pixels};
+/* What a page of a run has besides facts and notes. */
+typedef struct page_parts {
+    yoke_predictions predictions;
+    yoke_misclassified misclassified[TRAIN_PAGE_MISCLASSIFIED];
+} page_parts;
+
+static yoke_status fill_predictions(yoke_report *report, page_parts *parts,
+                                    const train_page *page) {
+    TRY(yoke_trainer_predictions(page->trainer, &parts->predictions));
+    for (int i = 0; i < parts->predictions.misclassified; i++) {
+        parts->misclassified[i].struct_size = sizeof parts->misclassified[i];
+        TRY(yoke_trainer_misclassified(page->trainer, i, &parts->misclassified[i]));
     }
-    to->misclassified_count = count;
+    report->predictions = &parts->predictions;
+    report->misclassified = parts->misclassified;
+    report->no_counts = absent_text(page, &parts->predictions);
     return YOKE_OK;
 }
-
-static yoke_status fill_predictions(yoke_report_predictions *to, const train_page *page) {
-    yoke_predictions from = {.struct_size = sizeof from};
-    TRY(yoke_trainer_predictions(page->trainer, &from));
-    if (from.counts == NULL) {
-        say_absent(to, page, &from);
-        return YOKE_OK;
-    }
-    to->step = from.step;
-    to->classes = from.classes;
-    to->names = from.class_names;
-    to->counts = from.counts;
-    to->channels = from.shape.channels;
-    to->height = from.shape.height;
-    to->width = from.shape.width;
-    return fill_misclassified(to, page, from.misclassified);
-}
-
-/* What a page has besides facts and notes: a run, or a range test. */
-typedef struct page_parts {
-    yoke_report_predictions predictions;
-    yoke_report_rates rates;
-} page_parts;
 
 static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
@@ -208,30 +187,14 @@ static yoke_status fill(yoke_report *report, page_parts *parts, const train_page
              summary.dataset, page->found != NULL ? "range test" : "training run");
     add_facts(report, page, &summary);
     add_notes(report, page, &summary);
-    if (page->found == NULL) {
-        TRY(add_mode(report, page, &summary));
-        TRY(fill_predictions(&parts->predictions, page));
-        report->predictions = &parts->predictions;
-        return YOKE_OK;
-    }
-    const yoke_lr_find_result *found = page->found;
-    parts->rates = (yoke_report_rates){.count = found->count,
-                                       .rates = found->learning_rates,
-                                       .losses = found->losses,
-                                       .smoothed = found->smoothed,
-                                       .suggested = found->suggested,
-                                       .cautious = found->cautious,
-                                       .text = found->text};
-    report->rates = &parts->rates;
-    return YOKE_OK;
+    report->rates = page->found;
+    if (page->found != NULL) return YOKE_OK;
+    TRY(add_mode(report, page, &summary));
+    return fill_predictions(report, parts, page);
 }
 
 yoke_status train_page_write(const char *path, const train_page *page) {
     yoke_report report = {0};
-    page_parts parts = {.predictions.absent = ""};
-    yoke_status status = fill(&report, &parts, page);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    free(parts.predictions.misclassified);
-    yoke_report_clear(&report);
-    return status;
+    page_parts parts = {.predictions = YOKE_PREDICTIONS_INIT};
+    return yoke_report_finish(&report, fill(&report, &parts, page), path);
 }

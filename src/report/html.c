@@ -14,39 +14,12 @@ void yoke_html_end(yoke_html *out) {
 }
 
 void yoke_html_raw(yoke_html *out, const char *bytes, size_t count) {
-    size_t needed = out->length + count + 1;
-    if (needed > out->capacity && !out->failed) {
-        size_t capacity = out->capacity > 0 ? out->capacity : 4096;
-        while (capacity < needed)
-            capacity *= 2;
-        char *text = yoke_realloc(out->text, capacity);
-        out->failed = text == NULL;
-        if (text != NULL) {
-            out->text = text;
-            out->capacity = capacity;
-        }
-    }
-    if (out->failed) return;
-    memcpy(out->text + out->length, bytes, count);
-    out->length += count;
-    out->text[out->length] = '\0';
+    out->failed =
+        out->failed || !yoke_text_append(&out->text, &out->length, &out->capacity, bytes, count);
 }
 
 static void append(yoke_html *out, const char *word) {
     yoke_html_raw(out, word, strlen(word));
-}
-
-/* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
-static bool forbidden(const char *s, size_t bytes) {
-    unsigned char c = (unsigned char)*s;
-    if (bytes == 3) return strncmp(s, "\xEF\xBF\xBE", 3) == 0 || strncmp(s, "\xEF\xBF\xBF", 3) == 0;
-    return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
-}
-
-/* Unicode's Bidi_Control. */
-static bool turns_the_line(unsigned code) {
-    return code == 0x61C || code == 0x200E || code == 0x200F ||
-           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 static unsigned code_of(const char *s, size_t bytes) {
@@ -57,13 +30,26 @@ static unsigned code_of(const char *s, size_t bytes) {
     return code;
 }
 
+/* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
+static bool forbidden(unsigned code) {
+    bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\r';
+    return control || code == 0x7F || code == 0xFFFE || code == 0xFFFF;
+}
+
+/* Unicode's Bidi_Control. */
+static bool turns_the_line(unsigned code) {
+    return code == 0x61C || code == 0x200E || code == 0x200F ||
+           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
 /* How a page shows the first character of a text. Returns its bytes. */
 static size_t show(const char *s, char shown[8]) {
     size_t bytes = yoke_text_utf8_bytes(s);
-    if (bytes == 0 || forbidden(s, bytes))
+    unsigned code = code_of(s, bytes); /* of no character: 0 */
+    if (forbidden(code))
         strcpy(shown, "\xEF\xBF\xBD"); /* U+FFFD */
-    else if (turns_the_line(code_of(s, bytes)))
-        snprintf(shown, 8, "\\u%04X", code_of(s, bytes));
+    else if (turns_the_line(code))
+        snprintf(shown, 8, "\\u%04X", code & 0xFFFF);
     else
         snprintf(shown, 8, "%.*s", (int)bytes, s);
     return bytes > 0 ? bytes : 1;

@@ -20,16 +20,17 @@ static void write_head(yoke_html *out, const yoke_report *report, const char *ti
     yoke_html_write(out, "\n<div class=\"chart first\" data-figure=\"first\"></div>");
     for (int i = 0; i < report->note_count; i++)
         yoke_html_write(out, "\n<p class=\"note\">%s</p>", report->notes[i]);
-    if (report->fact_count > 0) yoke_html_write(out, "\n<dl class=\"facts\">");
+    if (report->fact_count == 0) return;
+    yoke_html_write(out, "\n<dl class=\"facts\">");
     for (int i = 0; i < report->fact_count; i++)
         yoke_html_write(out, "<dt>%s</dt><dd>%s</dd>", report->facts[i].key,
                         report->facts[i].value);
-    if (report->fact_count > 0) yoke_html_write(out, "</dl>");
+    yoke_html_write(out, "</dl>");
 }
 
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes) {
     yoke_html out = {0};
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     *page = NULL;
     *bytes = 0;
     write_head(&out, report, yoke_page_title(report, title));
@@ -64,11 +65,16 @@ yoke_status yoke_report_write(const yoke_report *report, const char *path) {
     char *page;
     size_t bytes;
     TRY(yoke_report_page(report, &page, &bytes));
-    yoke_file_writer writer = {0};
+    yoke_file_writer writer;
     yoke_status status = yoke_file_create(&writer, path);
     if (status == YOKE_OK) status = yoke_file_write(&writer, page, bytes);
     if (status == YOKE_OK) status = yoke_file_commit(&writer);
-    yoke_file_abort(&writer);
     yoke_free(page);
+    return status;
+}
+
+yoke_status yoke_report_finish(yoke_report *report, yoke_status filled, const char *path) {
+    yoke_status status = filled == YOKE_OK ? yoke_report_write(report, path) : filled;
+    yoke_report_clear(report);
     return status;
 }

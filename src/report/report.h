@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "trace/trace.h"
+#include "yoke/lr_find.h"
+#include "yoke/trainer.h"
 
 #define YOKE_REPORT_NAME_BYTES YOKE_TRACE_NAME_BYTES
 
@@ -80,7 +82,7 @@ typedef struct yoke_report_mode {
     int devices; /* 0: unknown */
     bool first;  /* one of those that the first picture of the page compares */
     bool unlike; /* it raced under other conditions: no sentence compares it */
-    yoke_report_interval step_ms, images_per_second, speedup;
+    yoke_report_interval step_ms, images_per_second, speedup; /* the first two: both, or neither */
     double mean_step_ms; /* of the steps behind lanes[].stage_ms; 0: no lanes */
     int steps;           /* number of those */
     double median_ms;    /* of the measured steps; 0: unknown */
@@ -96,36 +98,6 @@ typedef struct yoke_report_mode {
     uint64_t point_steps;  /* a point of a curve of steps is the mean of so many; 0: of one */
     char weights_hash[24]; /* "": unknown */
 } yoke_report_mode;
-
-/* A row of the test split that the model took for another class. */
-typedef struct yoke_report_misclassified {
-    size_t row;
-    int label, predicted;
-    double probability, loss; /* of the predicted class; cross entropy */
-    const uint8_t *pixels;    /* [channels, height, width]; borrowed; NULL: no picture */
-} yoke_report_misclassified;
-
-/* What a training run took the rows of the test split for. */
-typedef struct yoke_report_predictions {
-    char absent[256]; /* why there are none, a sentence; "": there are */
-    uint64_t step;    /* updates before */
-    int classes;
-    const char *const *names;    /* [classes]; borrowed; NULL: the numbers are their names */
-    const int64_t *counts;       /* [classes, classes]: true class, predicted class; borrowed */
-    int channels, height, width; /* of a row */
-    /* [misclassified_count], the largest loss first; borrowed */
-    yoke_report_misclassified *misclassified;
-    int misclassified_count;
-} yoke_report_predictions;
-
-/* A learning rate range test. */
-typedef struct yoke_report_rates {
-    int count;
-    const double *rates, *losses, *smoothed; /* [count]; borrowed; rates grow */
-    int suggested;                           /* -1: none */
-    double cautious;                         /* another rate; 0: none */
-    const char *text;                        /* what follows; borrowed */
-} yoke_report_rates;
 
 typedef struct yoke_report_fact {
     char key[YOKE_REPORT_NAME_BYTES], value[1024];
@@ -145,8 +117,11 @@ typedef struct yoke_report {
     int note_count;
     yoke_report_mode *modes;
     int mode_count;
-    const yoke_report_predictions *predictions; /* of a training run; borrowed; NULL: no such run */
-    const yoke_report_rates *rates;             /* borrowed; NULL: no range test */
+    /* Of a training run or of a range test; borrowed. */
+    const yoke_predictions *predictions;     /* NULL: no training run */
+    const yoke_misclassified *misclassified; /* [predictions->misclassified] */
+    const char *no_counts;                   /* why predictions->counts is NULL, a sentence */
+    const yoke_lr_find_result *rates;        /* NULL: no range test */
 } yoke_report;
 
 /* Takes a zeroed struct. */
@@ -193,6 +168,8 @@ yoke_status yoke_report_read_file(yoke_report *report, const char *path);
 
 /* Writes the page; the file is complete, or it is not there. IO. */
 yoke_status yoke_report_write(const yoke_report *report, const char *path);
+/* Writes it only if the report could be filled; clears the report. */
+yoke_status yoke_report_finish(yoke_report *report, yoke_status filled, const char *path);
 /* The page as text, which the caller frees. */
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes);
 

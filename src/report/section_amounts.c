@@ -35,13 +35,6 @@ static bool is_first_of_place(const yoke_report_amounts *amounts, int row) {
     return true;
 }
 
-static int count_places(const yoke_report_amounts *amounts) {
-    int count = 0;
-    for (int i = 0; i < amounts->count; i++)
-        count += is_first_of_place(amounts, i);
-    return count;
-}
-
 /* The place with the most bytes, or the fewest. */
 static const char *extreme(const yoke_report_amounts *amounts, const char *but, double sign) {
     const char *found = NULL;
@@ -59,8 +52,8 @@ const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but)
     return extreme(amounts, but, 1);
 }
 
-/* Of links the busiest is compared with the next one: the root's may be alone. In DDP no rank is a
- * root, and then all links carry the same. */
+/* Where there are several places. Of links the busiest is compared with the next one: the root's
+ * may be alone. In DDP no rank is a root, and then all links carry the same. */
 static void say_extremes(yoke_html *out, const subject *of, const char *label,
                          const yoke_report_amounts *amounts) {
     bool links = of->owner[0] != '\0';
@@ -80,18 +73,16 @@ static void say_extremes(yoke_html *out, const subject *of, const char *label,
 
 /* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
  * where all are alike, the subject. */
-static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TITLE_BYTES]) {
+static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TEXT_BYTES]) {
     double most = 1 + ALIKE;
-    snprintf(text, YOKE_TITLE_BYTES, "%s", WORDS(of->id, "title"));
+    snprintf(text, YOKE_TEXT_BYTES, "%s", WORDS(of->id, "title"));
     FOR_MODES (report, mode) {
         const yoke_report_amounts *amounts = amounts_of(of, mode);
-        if (count_places(amounts) < 2) continue;
         const char *high = extreme(amounts, NULL, 1), *low = extreme(amounts, NULL, -1);
-        double least = yoke_bytes_at(amounts, low, NULL);
-        double ratio = yoke_bytes_at(amounts, high, NULL) / least;
-        if (!(least > 0) || ratio <= most) continue;
+        double ratio = yoke_bytes_at(amounts, high, NULL) / yoke_bytes_at(amounts, low, NULL);
+        if (!isfinite(ratio) || ratio <= most) continue;
         most = ratio;
-        snprintf(text, YOKE_TITLE_BYTES, "In %s %s%s %s %s times as much as %s%s",
+        snprintf(text, YOKE_TEXT_BYTES, "In %s %s%s %s %s times as much as %s%s",
                  LABEL(report, mode), of->owner, high, of->verb, DECIMAL(ratio, 2),
                  of->owner[0] != '\0' ? "that of " : "", low);
     }
@@ -109,7 +100,7 @@ static int fill_table(yoke_table *table, const yoke_report *report, const subjec
         for (int i = 0; i < amounts->count; i++) {
             const char *where = amounts->rows[i].where;
             if (!is_first_of_place(amounts, i) || places++ >= YOKE_DEVICES_MAX) continue;
-            yoke_table_row(table, "%s, %s", LABEL(report, mode), where);
+            yoke_table_row(table, TEXT("%s, %s", LABEL(report, mode), where));
             for (int k = 1; k < kinds && table->columns[k] != NULL; k++)
                 yoke_table_put(table, k, BYTES(yoke_bytes_at(amounts, where, table->columns[k])));
             yoke_table_cell(table, "sum", BYTES(yoke_bytes_at(amounts, where, NULL)));
@@ -119,7 +110,7 @@ static int fill_table(yoke_table *table, const yoke_report *report, const subjec
 }
 
 static void write_section(yoke_html *out, const yoke_report *report, const subject *of) {
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     int any = 0, said = 0;
     FOR_MODES (report, mode)
         any += amounts_of(of, mode)->count;
@@ -128,10 +119,9 @@ static void write_section(yoke_html *out, const yoke_report *report, const subje
     yoke_section_begin(out, of->id, title, false);
     FOR_MODES (report, mode) {
         const yoke_report_amounts *amounts = amounts_of(of, mode);
-        if (count_places(amounts) < 2 || said++ >= YOKE_SAID_MAX) continue;
-        say_extremes(out, of, LABEL(report, mode), amounts);
+        bool several = yoke_most_bytes(amounts, yoke_most_bytes(amounts, NULL)) != NULL;
+        if (several && said++ < YOKE_SAID_MAX) say_extremes(out, of, LABEL(report, mode), amounts);
     }
-    yoke_chart(out, of->id);
     yoke_table table = yoke_data_begin(out, of->id, "");
     int places = fill_table(&table, report, of);
     yoke_table_end(&table);

@@ -9,36 +9,32 @@
 
 #define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
 #define CONFUSIONS 15
-#define MISCLASSIFIED_MAX 48
 
-const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]) {
-    if (predictions->names != NULL) return predictions->names[index];
+const char *yoke_class_name(const yoke_predictions *predictions, int index, char text[16]) {
+    if (predictions->class_names != NULL) return predictions->class_names[index];
     snprintf(text, 16, "%d", index);
     return text;
 }
 
-int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted) {
+int64_t yoke_class_count(const yoke_predictions *predictions, int label, int predicted) {
     return predictions->counts[(size_t)label * (size_t)predictions->classes + (size_t)predicted];
 }
 
-static int64_t sum_of(const yoke_report_predictions *predictions, int first, int stride) {
+static int64_t sum_of(const yoke_predictions *predictions, int first, int stride) {
     int64_t sum = 0;
     for (int i = 0; i < predictions->classes; i++)
         sum += predictions->counts[(size_t)first + (size_t)i * (size_t)stride];
     return sum;
 }
 
-int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label) {
+int64_t yoke_class_rows(const yoke_predictions *predictions, int label) {
     return sum_of(predictions, label * predictions->classes, 1);
 }
 
 /* "75.0"; "": of nothing. */
-static const char *percent(int64_t part, int64_t whole, char text[YOKE_NUMBER_BYTES]) {
-    return whole > 0 ? yoke_number(100 * (double)part / (double)whole, text) : "";
-}
-#define SHARE(part, whole) percent(part, whole, (char[YOKE_NUMBER_BYTES]){0})
+#define SHARE(part, whole) ((whole) > 0 ? NUMBER(100 * (double)(part) / (double)(whole)) : "")
 
-static double accuracy_of(const yoke_report_predictions *predictions, int label) {
+static double accuracy_of(const yoke_predictions *predictions, int label) {
     int64_t rows = yoke_class_rows(predictions, label);
     return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
 }
@@ -48,12 +44,11 @@ typedef struct confusion {
     int64_t count;
     int place, label, predicted;
 } confusion;
-#define BEFORE_ALL                                                                                 \
-    { .count = INT64_MAX }
+static const confusion before_all = {.count = INT64_MAX};
 
 /* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
  * there are no more. */
-static bool next_confusion(const yoke_report_predictions *predictions, confusion *last) {
+static bool next_confusion(const yoke_predictions *predictions, confusion *last) {
     confusion next = {0};
     int classes = predictions->classes;
     for (int i = 0; i < classes * classes; i++) {
@@ -67,7 +62,7 @@ static bool next_confusion(const yoke_report_predictions *predictions, confusion
     return next.count > 0;
 }
 
-static void say_class(yoke_html *out, const yoke_report_predictions *predictions, int label,
+static void say_class(yoke_html *out, const yoke_predictions *predictions, int label,
                       const char *which) {
     int64_t right = yoke_class_count(predictions, label, label);
     int64_t rows = yoke_class_rows(predictions, label);
@@ -75,10 +70,9 @@ static void say_class(yoke_html *out, const yoke_report_predictions *predictions
              CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
 }
 
-static void write_classes(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
     int64_t right = 0, rows = 0;
     int least = -1, best = -1;
-    char title[YOKE_TITLE_BYTES];
     for (int i = 0; i < predictions->classes; i++) {
         double accuracy = accuracy_of(predictions, i);
         right += yoke_class_count(predictions, i, i);
@@ -89,22 +83,22 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
     }
     if (least < 0) least = best = 0;
     int64_t own = yoke_class_count(predictions, least, least);
-    snprintf(title, sizeof title, "%s %% of the test rows are right; least of class %.80s: %s %%",
-             SHARE(right, rows), CLASS(predictions, least),
-             SHARE(own, yoke_class_rows(predictions, least)));
-    yoke_section_begin(out, "classes", title, false);
+    yoke_section_begin(out, "classes",
+                       TEXT("%s %% of the test rows are right; least of class %.80s: %s %%",
+                            SHARE(right, rows), CLASS(predictions, least),
+                            SHARE(own, yoke_class_rows(predictions, least))),
+                       false);
     yoke_say(out,
              "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
              COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
-    yoke_chart(out, "classes");
     yoke_table table = yoke_data_begin(out, "classes", "class");
     for (int i = 0; i < predictions->classes; i++) {
         int64_t of = yoke_class_rows(predictions, i),
                 taken = sum_of(predictions, i, predictions->classes);
         own = yoke_class_count(predictions, i, i);
-        yoke_table_row(&table, "%s", CLASS(predictions, i));
+        yoke_table_row(&table, CLASS(predictions, i));
         yoke_table_cell(&table, "rows", COUNT(of));
         yoke_table_cell(&table, "right", COUNT(own));
         yoke_table_cell(&table, "accuracy %", SHARE(own, of));
@@ -117,11 +111,11 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
 
 /* Confusions. */
 
-static void write_confusions(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
-    confusion at = BEFORE_ALL;
+    confusion at = before_all;
     for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
-        yoke_table_row(&table, "%s", CLASS(predictions, at.label));
+        yoke_table_row(&table, CLASS(predictions, at.label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
         yoke_table_cell(&table, "rows", COUNT(at.count));
         yoke_table_cell(&table, "% of the class",
@@ -131,12 +125,12 @@ static void write_confusions(yoke_html *out, const yoke_report_predictions *pred
 }
 
 /* Zeros stay empty. */
-static void write_counts(yoke_html *out, const yoke_report_predictions *predictions) {
+static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_data_begin(out, "confusion", "true class");
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
     for (int label = 0; label < predictions->classes; label++) {
-        yoke_table_row(&table, "%s", CLASS(predictions, label));
+        yoke_table_row(&table, CLASS(predictions, label));
         for (int i = 0; i < predictions->classes; i++) {
             int64_t count = yoke_class_count(predictions, label, i);
             yoke_table_put(&table, i + 1, count > 0 ? COUNT(count) : "");
@@ -145,75 +139,69 @@ static void write_counts(yoke_html *out, const yoke_report_predictions *predicti
     yoke_table_end(&table);
 }
 
-static void write_confusion(yoke_html *out, const yoke_report_predictions *predictions) {
-    confusion most = BEFORE_ALL;
+static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
+    confusion most = before_all;
     bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
-    char title[YOKE_TITLE_BYTES] = "The model confuses no two classes";
     int64_t wrong = 0;
     for (int label = 0; label < predictions->classes; label++)
         wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
-    if (any)
-        snprintf(title, sizeof title, "Most often the model takes %.80s for %.80s",
-                 CLASS(predictions, most.label), CLASS(predictions, most.predicted));
+    const char *title =
+        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most.label),
+                   CLASS(predictions, most.predicted))
+            : "The model confuses no two classes";
     yoke_section_begin(out, "confusion", title, false);
     if (any)
         yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(most.count), COUNT(wrong),
                  PERCENT((double)most.count, (double)wrong));
     else
         yoke_say(out, "%s.", title);
-    if (drawn) yoke_chart(out, "confusion");
-    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     if (drawn) write_counts(out, predictions);
+    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     yoke_section_end(out, "confusion", drawn ? "" : "More classes than 100 are not drawn.");
 }
 
 /* Misclassified rows. */
 
-int yoke_shown_misclassified(const yoke_report_predictions *predictions) {
-    int count = predictions->misclassified_count;
-    return count < MISCLASSIFIED_MAX ? count : MISCLASSIFIED_MAX;
-}
-
-static void write_misclassified(yoke_html *out, const yoke_report_predictions *predictions) {
-    int count = yoke_shown_misclassified(predictions);
-    const yoke_report_misclassified *worst = predictions->misclassified;
-    bool reduced = predictions->height > YOKE_PNG_SIDE || predictions->width > YOKE_PNG_SIDE;
-    bool grey = predictions->channels != 1 && predictions->channels != 3;
-    char title[YOKE_TITLE_BYTES];
-    if (count == 0) return; /* the confusion matrix says that nothing is wrong */
-    snprintf(title, sizeof title,
-             "The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
+static void write_misclassified(yoke_html *out, const yoke_report *report) {
+    const yoke_predictions *predictions = report->predictions;
+    const yoke_misclassified *worst = report->misclassified;
+    bool reduced =
+        predictions->shape.height > YOKE_PNG_SIDE || predictions->shape.width > YOKE_PNG_SIDE;
+    bool grey = predictions->shape.channels != 1 && predictions->shape.channels != 3;
+    if (predictions->misclassified == 0)
+        return; /* the confusion matrix says that nothing is wrong */
+    const char *title =
+        TEXT("The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
     yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
-    yoke_chart(out, "misclassified");
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
-    for (int i = 0; i < count; i++) {
-        const yoke_report_misclassified *wrong = &predictions->misclassified[i];
-        yoke_table_row(&table, "%zu", wrong->row);
+    for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
+         wrong++) {
+        yoke_table_row(&table, COUNT(wrong->row));
         yoke_table_cell(&table, "class", CLASS(predictions, wrong->label));
         yoke_table_cell(&table, "taken for", CLASS(predictions, wrong->predicted));
         yoke_table_cell(&table, "with %", NUMBER(100 * wrong->probability));
         yoke_table_cell(&table, "loss", NUMBER(wrong->loss));
     }
     yoke_table_end(&table);
-    snprintf(title, sizeof title, "%s%s%s", reduced ? "The pictures are reduced." : "",
-             reduced && grey ? " " : "",
-             grey ? "They show the first channel of the row in grey." : "");
-    yoke_section_end(out, "misclassified", title);
+    yoke_section_end(out, "misclassified",
+                     TEXT("%s%s%s", reduced ? "The pictures are reduced." : "",
+                          reduced && grey ? " " : "",
+                          grey ? "They show the first channel of the row in grey." : ""));
 }
 
 void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
-    const yoke_report_predictions *predictions = report->predictions;
+    const yoke_predictions *predictions = report->predictions;
     if (predictions == NULL) return;
-    if (predictions->absent[0] != '\0') {
+    if (predictions->counts == NULL) {
         yoke_section_begin(out, "predictions", "Accuracy by class, confusions, misclassified rows",
                            true);
-        yoke_section_end(out, "predictions", predictions->absent);
+        yoke_section_end(out, "predictions", report->no_counts);
         return;
     }
     write_classes(out, predictions);
     write_confusion(out, predictions);
-    write_misclassified(out, predictions);
+    write_misclassified(out, report);
 }

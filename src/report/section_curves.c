@@ -36,6 +36,10 @@ const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int 
                                      : points->count - 1];
 }
 
+const yoke_report_point *yoke_last_point(const yoke_report_points *points) {
+    return points->count > 0 ? &points->points[points->count - 1] : NULL;
+}
+
 /* The lines of a figure. */
 typedef struct curve_line {
     char label[YOKE_LABEL_BYTES];
@@ -69,11 +73,6 @@ static void collect(curve_lines *lines, const yoke_report *report, int kind) {
     }
 }
 
-/* The last point of a line. */
-static const yoke_report_point *last_of(const curve_line *line) {
-    return &line->curve->points[line->curve->count - 1];
-}
-
 /* Sentences. */
 
 /* The modes that end with the same weights as this one and come behind it. */
@@ -93,21 +92,18 @@ static void say_same_bits(yoke_html *out, const yoke_report *report, const yoke_
 
 static void say_ends(yoke_html *out, const curve_lines *lines) {
     for (const curve_line *line = lines->all; line < lines->all + lines->count; line++) {
-        const yoke_report_point *first = line->curve->points, *last = last_of(line);
+        const yoke_report_point *first = line->curve->points, *last = yoke_last_point(line->curve);
         if (line == lines->all + 4) return;
-        if (first == last)
-            yoke_say(out, "%s: %s at step %s.", line->label, NUMBER(first->value),
-                     COUNT(first->step));
-        else
-            yoke_say(out, "%s: from %s at step %s to %s at step %s.", line->label,
-                     NUMBER(first->value), COUNT(first->step), NUMBER(last->value),
-                     COUNT(last->step));
+        const char *begin =
+            TEXT("from %s at step %s to ", NUMBER(first->value), COUNT(first->step));
+        yoke_say(out, "%s: %s%s at step %s.", line->label, first == last ? "" : begin,
+                 NUMBER(last->value), COUNT(last->step));
     }
 }
 
 /* Says where evaluations were better than at the end. */
 static void say_best(yoke_html *out, const curve_line *tests, double sign) {
-    const yoke_report_point *best = tests->curve->points, *last = last_of(tests);
+    const yoke_report_point *best = tests->curve->points, *last = yoke_last_point(tests->curve);
     for (const yoke_report_point *point = best; point <= last; point++)
         if (sign * point->value > sign * best->value) best = point;
     if (sign * best->value > sign * last->value)
@@ -115,55 +111,53 @@ static void say_best(yoke_html *out, const curve_line *tests, double sign) {
                  COUNT(best->step), NUMBER(best->value));
 }
 
-/* The table has a row for each step at which a line has a point: the smallest of those that come
- * next. */
-static bool next_row(curve_lines *lines, yoke_table *table) {
-    double step = INFINITY;
-    const yoke_report_point *points[LINES_MAX];
-    for (int i = 0; i < lines->count; i++) {
-        const curve_line *line = &lines->all[i];
-        bool more = line->next < line->shown;
-        points[i] = more ? yoke_shown_point(line->curve, line->shown, line->next) : NULL;
-        if (more) step = fmin(step, points[i]->step);
+/* A row for each step at which a line has a point: the smallest of those that come next. Returns
+ * their number; the table gets one of `stride`. NULL: only counts. */
+static int write_rows(curve_lines lines, yoke_table *table, int stride) {
+    for (int row = 0;; row++) {
+        double step = INFINITY;
+        const yoke_report_point *points[LINES_MAX] = {NULL};
+        yoke_table *to = row % stride == 0 ? table : NULL;
+        for (int i = 0; i < lines.count; i++) {
+            const curve_line *line = &lines.all[i];
+            if (line->next == line->shown) continue;
+            points[i] = yoke_shown_point(line->curve, line->shown, line->next);
+            step = fmin(step, points[i]->step);
+        }
+        if (!isfinite(step)) return row;
+        if (to != NULL) yoke_table_row(to, DECIMAL(step, 2));
+        for (int i = 0; i < lines.count; i++) {
+            bool here = points[i] != NULL && points[i]->step <= step;
+            lines.all[i].next += here;
+            if (to != NULL) yoke_table_put(to, i + 1, here ? NUMBER(points[i]->value) : "");
+        }
     }
-    if (table != NULL) yoke_table_row(table, "%s", DECIMAL(step, 2));
-    for (int i = 0; i < lines->count; i++) {
-        if (points[i] == NULL || points[i]->step > step) continue;
-        lines->all[i].next++;
-        if (table != NULL) yoke_table_put(table, i + 1, NUMBER(points[i]->value));
-    }
-    return isfinite(step);
 }
 
-static void write_table(yoke_html *out, curve_lines *lines, const char *y_name) {
-    char summary[64] = "Data";
-    curve_lines counted = *lines;
-    int rows = 0;
-    while (next_row(&counted, NULL))
-        rows++;
-    int stride = 1 + rows * lines->count / CELLS_MAX;
-    if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
+static void write_table(yoke_html *out, const curve_lines *lines, const char *y_name) {
+    int stride = 1 + write_rows(*lines, NULL, 1) * lines->count / CELLS_MAX;
+    const char *summary = stride > 1 ? TEXT("Data, one row of %d", stride) : "Data";
     yoke_table table = yoke_table_begin(out, summary, y_name, "step");
     for (int i = 0; i < lines->count; i++)
         yoke_table_column(&table, lines->all[i].label);
-    for (int row = 0; row < rows; row++)
-        (void)next_row(lines, row % stride == 0 ? &table : NULL);
+    (void)write_rows(*lines, &table, stride);
     yoke_table_end(&table);
 }
 
 /* The title says where the loss or the accuracy of one run ends; otherwise it is the subject. */
-static void write_section(yoke_html *out, const yoke_report *report, curve_lines *lines, int kind) {
+static void write_section(yoke_html *out, const yoke_report *report, const curve_lines *lines,
+                          int kind) {
     const char *name = yoke_curve_names[kind];
     const char *id = kind == YOKE_REPORT_TRAINING_ACCURACY ? "accuracy" : name;
     const yoke_report_mode *mode = &report->modes[0];
     bool alone = report->mode_count == 1, together = alone && lines->count > 1;
     bool loss = kind <= YOKE_REPORT_TEST_LOSS, tests = other_of(kind) == kind;
-    char title[YOKE_WORDS_BYTES], mean[96] = "";
+    char title[YOKE_TEXT_BYTES], mean[96] = "";
     yoke_words(name, "title", title);
     if (alone && kind <= YOKE_REPORT_ACCURACY)
         snprintf(title, sizeof title, "At the end the %s is %s%s on %s", loss ? "loss" : "accuracy",
-                 NUMBER(last_of(&lines->all[lines->count - 1])->value), loss ? "" : " %",
-                 together || tests ? "the test split" : "a batch");
+                 NUMBER(yoke_last_point(lines->all[lines->count - 1].curve)->value),
+                 loss ? "" : " %", together || tests ? "the test split" : "a batch");
     yoke_section_begin(out, id, title, false);
     say_ends(out, lines);
     if (kind == YOKE_REPORT_LOSS)
@@ -194,30 +188,24 @@ void yoke_section_curves(yoke_html *out, const yoke_report *report) {
 
 /* A learning rate range test: the losses of its steps against their rates. */
 void yoke_section_rates(yoke_html *out, const yoke_report *report) {
-    const yoke_report_rates *test = report->rates;
-    char title[YOKE_TITLE_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
-    if (test == NULL) return;
-    if (test->count < 2) {
-        yoke_say(out, "There is %s.", test->text);
-        return;
-    }
-    if (test->suggested >= 0)
-        snprintf(title, sizeof title, "The smoothed loss falls fastest at a rate of %s",
-                 yoke_scientific(test->rates[test->suggested], text));
+    const yoke_lr_find_result *test = report->rates;
+    bool found = test != NULL && test->suggested >= 0;
+    if (test != NULL && test->count < 2) yoke_say(out, "There is %s.", test->text);
+    if (test == NULL || test->count < 2) return;
+    const char *title = found ? TEXT("The smoothed loss falls fastest at a rate of %s",
+                                     SCIENTIFIC(test->suggestion))
+                              : "Loss by learning rate";
     yoke_section_begin(out, "rates", title, false);
-    if (test->suggested >= 0)
-        yoke_say(out, "%s.", title);
-    else
-        yoke_say(out, "There is %s.", test->text);
-    if (test->suggested >= 0 && test->cautious < test->rates[test->suggested])
+    yoke_say(out, found ? "%s." : "There is %s.", found ? title : test->text);
+    if (found && test->cautious < test->suggestion)
         yoke_say(out,
                  "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
                  "smoothed loss.",
-                 yoke_scientific(test->cautious, text));
+                 SCIENTIFIC(test->cautious));
     yoke_chart(out, "rates");
     yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
-        yoke_table_row(&table, "%s", yoke_scientific(test->rates[i], text));
+        yoke_table_row(&table, SCIENTIFIC(test->learning_rates[i]));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
         yoke_table_cell(&table, "Smoothed loss", NUMBER(test->smoothed[i]));
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");

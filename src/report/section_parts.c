@@ -8,8 +8,6 @@
 #include "base/base.h"
 #include "report/sections.h"
 
-#define SAY_BYTES 1024
-
 void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool wide) {
     yoke_html_write(out,
                     "\n<section id=\"%s\" class=\"figure%s\" aria-labelledby=\"%s-heading\">"
@@ -17,22 +15,21 @@ void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool 
                     id, wide ? " wide" : "", id, id, title);
 }
 
-const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]) {
+const char *yoke_words(const char *section, const char *part, char text[YOKE_TEXT_BYTES]) {
     char key[96];
     size_t length = (size_t)snprintf(key, sizeof key, "\n%s.%s\n", section, part);
     const char *entry = strstr(yoke_page_words, key);
     const char *end = entry != NULL ? strstr(entry + length, "\n\n") : NULL;
     text[0] = '\0';
     if (end == NULL) return text;
-    snprintf(text, YOKE_WORDS_BYTES, "%.*s", (int)(end - entry - (ptrdiff_t)length),
-             entry + length);
+    snprintf(text, YOKE_TEXT_BYTES, "%.*s", (int)(end - entry - (ptrdiff_t)length), entry + length);
     for (char *line = text; (line = strchr(line, '\n')) != NULL;)
         *line = ' ';
     return text;
 }
 
 void yoke_section_end(yoke_html *out, const char *words, const char *more) {
-    char *rest = NULL, files[YOKE_WORDS_BYTES];
+    char *rest = NULL, files[YOKE_TEXT_BYTES];
     const char *meaning = WORDS(words, "meaning"), *before = "<p class=\"source\">Source: ";
     yoke_html_write(out, "<p class=\"meaning\">%s%s%s</p>", meaning,
                     meaning[0] != '\0' && more[0] != '\0' ? " " : "", more);
@@ -47,7 +44,7 @@ void yoke_section_end(yoke_html *out, const char *words, const char *more) {
 }
 
 void yoke_say(yoke_html *out, const char *format, ...) {
-    char text[SAY_BYTES];
+    char text[YOKE_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -73,8 +70,9 @@ yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *cap
     return table;
 }
 
-yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column) {
-    return yoke_table_begin(out, "Data", WORDS(words, "caption"), first_column);
+yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column) {
+    yoke_chart(out, figure);
+    return yoke_table_begin(out, "Data", WORDS(figure, "caption"), first_column);
 }
 
 static char *copy_of(yoke_table *table, const char *text) {
@@ -86,24 +84,16 @@ static char *copy_of(yoke_table *table, const char *text) {
 int yoke_table_column(yoke_table *table, const char *name) {
     if (table->column_count == YOKE_COLUMNS_MAX) return -1;
     table->columns[table->column_count] = copy_of(table, name);
-    table->kept[table->column_count] = true;
     return table->column_count++;
 }
 
-void yoke_table_row(yoke_table *table, const char *format, ...) {
-    char text[SAY_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (GROW(table->rows, table->row_count) != NULL)
-        yoke_table_put(table, 0, text);
-    else
-        table->out->failed = true;
+void yoke_table_row(yoke_table *table, const char *name) {
+    table->out->failed |= GROW(table->rows, table->row_count) == NULL;
+    yoke_table_put(table, 0, name);
 }
 
 void yoke_table_put(yoke_table *table, int column, const char *text) {
-    if (column < 0 || table->row_count == 0 || text[0] == '\0') return;
+    if (column < 0 || table->out->failed) return;
     char **cell = &table->rows[table->row_count - 1][column];
     yoke_free(*cell);
     *cell = copy_of(table, text);
@@ -111,12 +101,11 @@ void yoke_table_put(yoke_table *table, int column, const char *text) {
 
 void yoke_table_cell(yoke_table *table, const char *column, const char *text) {
     int found = 1;
-    while (found < table->column_count && table->columns[found] != NULL &&
-           strcmp(table->columns[found], column) != 0)
+    if (table->out->failed) return;
+    while (found < table->column_count && strcmp(table->columns[found], column) != 0)
         found++;
-    if (found == table->column_count && (found = yoke_table_column(table, column)) > 0)
-        table->kept[found] = false;
-    yoke_table_put(table, found, text);
+    if (found == table->column_count) found = yoke_table_column(table, column);
+    if (text[0] != '\0') yoke_table_put(table, found, text);
 }
 
 static void write_row(const yoke_table *table, char *const *cells, const bool *shown, bool head) {
@@ -136,7 +125,7 @@ void yoke_table_end(yoke_table *table) {
     yoke_html *out = table->out;
     bool shown[YOKE_COLUMNS_MAX];
     for (int i = 0; i < table->column_count; i++) {
-        shown[i] = table->kept[i];
+        shown[i] = i == 0;
         for (int row = 0; row < table->row_count; row++)
             shown[i] |= table->rows[row][i] != NULL;
     }
@@ -172,22 +161,17 @@ const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *m
     return text;
 }
 
-const char *yoke_text_ms(double milliseconds, char text[64]) {
-    snprintf(text, 64, "%s ms", NUMBER(milliseconds));
+const char *yoke_text(char *text, size_t bytes, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, bytes, format, arguments);
+    va_end(arguments);
     return text;
 }
 
-const char *yoke_text_percent(double part, double whole, char text[64]) {
-    snprintf(text, 64, "%s %%", COUNT(whole > 0 ? 100 * part / whole : 0));
-    return text;
-}
-
-const char *yoke_interval_text(yoke_report_interval figure, char text[128]) {
-    text[0] = '\0';
-    if (figure.value > 0 && figure.low < figure.high)
-        snprintf(text, 128, "%s (%s to %s)", NUMBER(figure.value), NUMBER(figure.low),
-                 NUMBER(figure.high));
-    else if (figure.value > 0)
-        yoke_number(figure.value, text);
-    return text;
+const char *yoke_interval_text(yoke_report_interval figure, char text[YOKE_TEXT_BYTES]) {
+    if (!(figure.value > 0)) return "";
+    if (!(figure.low < figure.high)) return yoke_number(figure.value, text);
+    return yoke_text(text, YOKE_TEXT_BYTES, "%s (%s to %s)", NUMBER(figure.value),
+                     NUMBER(figure.low), NUMBER(figure.high));
 }

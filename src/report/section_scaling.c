@@ -13,11 +13,11 @@ static yoke_report_interval figure_of(const yoke_report_mode *mode, bool through
     return throughput ? mode->images_per_second : mode->step_ms;
 }
 
-/* The smallest number of devices above `devices` that has such a figure; 0: none. */
-static int next_count(const yoke_report *report, bool throughput, int devices) {
+/* The smallest number of devices above `devices` that a measured mode has; 0: none. */
+static int next_count(const yoke_report *report, int devices) {
     int next = 0;
     FOR_MODES (report, mode)
-        if (mode->devices > devices && figure_of(mode, throughput).value > 0 &&
+        if (mode->devices > devices && mode->step_ms.value > 0 &&
             (next == 0 || mode->devices < next))
             next = mode->devices;
     return next;
@@ -25,16 +25,9 @@ static int next_count(const yoke_report *report, bool throughput, int devices) {
 
 static int most_devices(const yoke_report *report) {
     int most = 0;
-    for (int next; (next = next_count(report, false, most)) > 0; most = next) {
-    }
-    return most;
-}
-
-/* The first mode on one device; NULL: none. */
-static const yoke_report_mode *base_mode(const yoke_report *report, bool throughput) {
     FOR_MODES (report, mode)
-        if (mode->devices == 1 && figure_of(mode, throughput).value > 0) return mode;
-    return NULL;
+        if (mode->devices > most && mode->step_ms.value > 0) most = mode->devices;
+    return most;
 }
 
 void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
@@ -87,18 +80,18 @@ static double ideal_of(const yoke_report *report, double one, bool throughput, i
     return report->simulated ? one : one / devices;
 }
 
-static void write_table(yoke_html *out, const yoke_report *report, bool throughput, bool ideal) {
+static void write_table(yoke_html *out, const yoke_report *report, bool throughput,
+                        const yoke_report_mode *ideal) {
     yoke_table table = yoke_data_begin(out, throughput ? "throughput" : "step-time", "devices");
     FOR_MODES (report, mode) /* columns in the order of modes */
         if (mode->devices > 0) yoke_table_cell(&table, mode->name, "");
-    for (int count = 0; (count = next_count(report, throughput, count)) > 0;) {
-        yoke_table_row(&table, "%d", count);
+    for (int count = 0; (count = next_count(report, count)) > 0;) {
+        yoke_table_row(&table, COUNT(count));
         FOR_MODES (report, mode)
             if (mode->devices == count)
-                yoke_table_cell(&table, mode->name,
-                                yoke_interval_text(figure_of(mode, throughput), (char[128]){0}));
-        if (!ideal) continue;
-        double one = figure_of(base_mode(report, throughput), throughput).value;
+                yoke_table_cell(&table, mode->name, INTERVAL(figure_of(mode, throughput)));
+        if (ideal == NULL) continue;
+        double one = figure_of(ideal, throughput).value;
         yoke_table_cell(&table, "ideal", NUMBER(ideal_of(report, one, throughput, count)));
     }
     yoke_table_end(&table);
@@ -106,45 +99,41 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
 
 /* The title is the result where there is one, otherwise the subject. */
 void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throughput) {
-    const yoke_report_mode *fast, *slow, *base = base_mode(report, throughput);
-    char title[YOKE_WORDS_BYTES];
+    const yoke_report_mode *fast, *slow, *one = NULL;
+    const char *id = throughput ? "throughput" : "step-time";
+    char title[YOKE_TEXT_BYTES];
     int most = most_devices(report);
-    bool ideal = base != NULL && most >= 2 && most <= IDEAL_MAX;
-    if (next_count(report, throughput, 0) == 0) return;
+    if (most == 0) return;
+    FOR_MODES (report, mode)
+        if (one == NULL && mode->devices == 1 && mode->step_ms.value > 0) one = mode;
+    const yoke_report_mode *ideal = most >= 2 && most <= IDEAL_MAX ? one : NULL;
     yoke_find_ends(report, false, &fast, &slow);
     const char *plural = most == 1 ? "" : "s";
-    if (!yoke_are_apart(report, fast, slow))
-        snprintf(title, sizeof title, "%s", throughput ? "Throughput" : "Step time");
-    else if (throughput)
+    yoke_words(id, "title", title);
+    if (yoke_are_apart(report, fast, slow) && throughput)
         snprintf(title, sizeof title, "%s is %s times as fast as %s on %d device%s", fast->name,
                  DECIMAL(slow->step_ms.value / fast->step_ms.value, 2), slow->name, most, plural);
-    else
+    else if (yoke_are_apart(report, fast, slow))
         snprintf(title, sizeof title, "A step takes %s in %s and %s in %s on %d device%s",
                  MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name, most,
                  plural);
-    yoke_section_begin(out, throughput ? "throughput" : "step-time", title, false);
+    yoke_section_begin(out, id, title, false);
     if (!throughput)
         say_step_time(out, report, fast, slow);
-    else if (base != NULL && fast != NULL && most > 1)
+    else if (one != NULL && fast != NULL && most > 1)
         yoke_say(out,
                  "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
                  "one; the ideal is %d times.",
                  most, fast->name, NUMBER(fast->images_per_second.value),
-                 NUMBER(fast->images_per_second.value / base->images_per_second.value),
-                 NUMBER(base->images_per_second.value), base->name, most);
-    yoke_chart(out, throughput ? "throughput" : "step-time");
+                 NUMBER(fast->images_per_second.value / one->images_per_second.value),
+                 NUMBER(one->images_per_second.value), one->name, most);
     write_table(out, report, throughput, ideal);
     snprintf(title, sizeof title, "A point, or the end of a bar, is %s%s%s.%s%s%s",
              report->simulated ? "a simulated step" : "the median of the rounds",
              report->interval[0] != '\0' ? "; the thin line through it, the " : "",
-             report->interval, ideal ? " Ideal: N devices are N times as fast as " : "",
-             ideal ? base->name : "", ideal ? " on one." : "");
+             report->interval, ideal != NULL ? " Ideal: N devices are N times as fast as " : "",
+             ideal != NULL ? ideal->name : "", ideal != NULL ? " on one." : "");
     yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput", title);
-}
-
-static const char *last_text(const yoke_report_points *curve, char text[YOKE_NUMBER_BYTES]) {
-    if (curve->count > 0) yoke_number(curve->points[curve->count - 1].value, text);
-    return text;
 }
 
 void yoke_section_runs(yoke_html *out, const yoke_report *report) {
@@ -159,17 +148,17 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
     yoke_section_begin(out, "runs", title, true);
     yoke_table table = yoke_table_begin(out, NULL, title, "run");
     FOR_MODES (report, mode) {
-        char text[128];
         yoke_report_interval step_ms = mode->step_ms;
         if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
-        yoke_table_row(&table, "%s", LABEL(report, mode));
+        yoke_table_row(&table, LABEL(report, mode));
         yoke_table_cell(&table, "devices", mode->devices > 0 ? COUNT(mode->devices) : "");
-        yoke_table_cell(&table, "step ms", yoke_interval_text(step_ms, text));
-        yoke_table_cell(&table, "images / s", yoke_interval_text(mode->images_per_second, text));
-        yoke_table_cell(&table, "speed-up", yoke_interval_text(mode->speedup, text));
-        for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
-            yoke_table_cell(&table, last[i].name,
-                            last_text(&mode->curves[last[i].curve], (char[YOKE_NUMBER_BYTES]){0}));
+        yoke_table_cell(&table, "step ms", INTERVAL(step_ms));
+        yoke_table_cell(&table, "images / s", INTERVAL(mode->images_per_second));
+        yoke_table_cell(&table, "speed-up", INTERVAL(mode->speedup));
+        for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
+            const yoke_report_point *end = yoke_last_point(&mode->curves[last[i].curve]);
+            yoke_table_cell(&table, last[i].name, end != NULL ? NUMBER(end->value) : "");
+        }
         yoke_table_cell(&table, "weights hash", mode->weights_hash);
     }
     yoke_table_end(&table);

@@ -11,12 +11,10 @@
 #define ROWS_MAX 600 /* of the table of spans */
 
 const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
-                            char text[160]) {
-    text[0] = '\0';
-    if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
-        snprintf(text, 160, "while %s runs %s", mode->lanes[span->cause_lane].name,
-                 yoke_account_name(span->cause_stage));
-    return text;
+                            char text[YOKE_TEXT_BYTES]) {
+    if (span->cause_lane < 0 || span->cause_lane >= mode->lane_count) return "";
+    return yoke_text(text, YOKE_TEXT_BYTES, "while %s runs %s", mode->lanes[span->cause_lane].name,
+                     yoke_account_name(span->cause_stage));
 }
 
 /* The timeline. */
@@ -50,37 +48,34 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
                            const yoke_report_mode *mode) {
     const yoke_report_lane *waiter = NULL;
     const yoke_report_span *longest = NULL;
-    char cause[160], median[80] = "", wait[256] = "No device waits for long.";
-    FOR_LANES (mode, lane)
-        FOR_SPANS (lane, span) {
-            if (lane->kind != YOKE_LANE_DEVICE ||
-                yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
-                (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
-                continue;
-            longest = span;
-            waiter = lane;
-        }
-    if (mode->median_ms > 0) snprintf(median, sizeof median, " (median %s)", MS(mode->median_ms));
-    if (longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms)
-        snprintf(wait, sizeof wait, "The longest wait is %s, on %s%s%s%s.",
-                 MS(yoke_report_span_ms(longest)), waiter->name,
-                 longest->cause_lane >= 0 ? ", " : "", yoke_cause_text(mode, longest, cause),
-                 longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
-    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms), median, wait);
+    FOR_DEVICES(mode, lane)
+    FOR_SPANS (lane, span) {
+        if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
+            (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
+            continue;
+        longest = span;
+        waiter = lane;
+    }
+    bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
+    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
+             mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
+             !waits ? "No device waits for long."
+                    : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
+                           waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
+                           longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
 }
 
 static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,
                      const yoke_report_lane *lane, const yoke_report_span *of) {
     const yoke_span_info *span = &of->span;
-    char cause[160];
-    yoke_table_row(table, "%s", LABEL(report, mode));
+    yoke_table_row(table, LABEL(report, mode));
     yoke_table_cell(table, "lane", lane->name);
     yoke_table_cell(table, "stage", yoke_account_name((int)span->stage));
     yoke_table_cell(table, "bucket", span->bucket >= 0 ? COUNT(span->bucket) : "");
     yoke_table_cell(table, "begin ms", NUMBER(1e-6 * (double)span->begin_ns));
     yoke_table_cell(table, "length ms", NUMBER(yoke_report_span_ms(of)));
     yoke_table_cell(table, "bytes", span->bytes > 0 ? BYTES((double)span->bytes) : "");
-    yoke_table_cell(table, "meanwhile", yoke_cause_text(mode, of, cause));
+    yoke_table_cell(table, "meanwhile", CAUSE(mode, of));
 }
 
 void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
@@ -97,7 +92,6 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     yoke_section_begin(out, "timeline", "Timeline of one step", true);
     FOR_MODES (report, mode)
         if (mode->lane_count > 0 && said++ < YOKE_SAID_MAX) say_shown_step(out, report, mode);
-    yoke_chart(out, "timeline");
     yoke_table table = yoke_data_begin(out, "timeline", "run");
     FOR_MODES (report, mode)
         FOR_LANES (mode, lane)
@@ -131,8 +125,7 @@ static int next_stage(const yoke_report *report, int stage) {
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
     int count = 0;
-    FOR_LANES (mode, lane) {
-        if (lane->kind != YOKE_LANE_DEVICE) continue;
+    FOR_DEVICES(mode, lane) {
         sum += lane->stage_ms[stage];
         count++;
     }
@@ -164,47 +157,41 @@ static void say_stages(yoke_html *out, const yoke_report *report, const yoke_rep
                  root->name, MS(root_ms));
 }
 
-static const char *computing(const yoke_report_mode *mode, char text[64]) {
-    return yoke_text_percent(yoke_mode_activity_ms(mode, YOKE_COMPUTES), mode->mean_step_ms, text);
-}
-
 /* How much of the step a device computes in the slowest and in the fastest mode. */
-static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_BYTES]) {
+static void write_stages_title(const yoke_report *report, char title[YOKE_TEXT_BYTES]) {
     const yoke_report_mode *fast, *slow;
-    char text[64], other[64];
     yoke_find_ends(report, true, &fast, &slow);
-    snprintf(title, YOKE_TITLE_BYTES, "Stages of a step");
+    snprintf(title, YOKE_TEXT_BYTES, "Stages of a step");
     if (slow != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step",
-                 computing(slow, text));
+        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step", COMPUTED(slow));
     else if (yoke_are_apart(report, fast, slow))
-        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step in %s, for %s in %s",
-                 computing(slow, text), slow->name, computing(fast, other), fast->name);
+        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step in %s, for %s in %s",
+                 COMPUTED(slow), slow->name, COMPUTED(fast), fast->name);
 }
 
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     int said = 0;
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     if (next_stage(report, -1) < 0) return;
     write_stages_title(report, title);
     yoke_section_begin(out, "stages", title, false);
+    FOR_MODES (report, mode)
+        if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
     yoke_table table = yoke_data_begin(out, "stages", "run");
     FOR_MODES (report, mode) {
         double sum = 0;
         if (!has_stages(mode)) continue;
-        if (said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
-        yoke_table_row(&table, "%s", LABEL(report, mode));
+        yoke_table_row(&table, LABEL(report, mode));
         for (int s = -1; (s = next_stage(report, s)) >= 0;) {
             yoke_table_cell(&table, yoke_account_name(s), NUMBER(yoke_mode_stage_ms(mode, s)));
             sum += yoke_mode_stage_ms(mode, s);
         }
         yoke_table_cell(&table, "sum", NUMBER(sum));
     }
-    yoke_chart(out, "stages");
     yoke_table_end(&table);
     table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
-        yoke_table_row(&table, "%s", yoke_account_name(s));
+        yoke_table_row(&table, yoke_account_name(s));
         yoke_table_cell(&table, "what happens", yoke_account_meaning(s));
         yoke_table_cell(&table, "source", WORDS("stage", yoke_account_name(s)));
     }
@@ -222,8 +209,7 @@ static double busy_ms(const yoke_report_lane *lane) {
 
 static void say_devices(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
     const yoke_report_lane *most = NULL, *least = NULL;
-    FOR_LANES (mode, lane) {
-        if (lane->kind != YOKE_LANE_DEVICE) continue;
+    FOR_DEVICES(mode, lane) {
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
@@ -242,13 +228,14 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     int said = 0, devices = 0;
     if (next_stage(report, -1) < 0) return;
     yoke_section_begin(out, "devices", "What each device does", false);
+    FOR_MODES (report, mode)
+        if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
     yoke_table table = yoke_data_begin(out, "devices", "");
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
-        if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
-        FOR_LANES (mode, lane) {
-            if (lane->kind != YOKE_LANE_DEVICE || devices++ >= YOKE_DEVICES_MAX) continue;
-            yoke_table_row(&table, "%s, %s", LABEL(report, mode), lane->name);
+        FOR_DEVICES(mode, lane) {
+            if (devices++ >= YOKE_DEVICES_MAX) continue;
+            yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
             double sum = 0;
             for (int i = 0; i < YOKE_ACTIVITIES; i++) {
                 double ms = yoke_account_activity_ms(lane->stage_ms, (yoke_activity)i);
@@ -258,7 +245,6 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
             yoke_table_cell(&table, "sum", NUMBER(sum));
         }
     }
-    yoke_chart(out, "devices");
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, devices, "devices");
     yoke_section_end(out, "devices", "");

@@ -9,7 +9,7 @@
 #include "report/report.h"
 
 #define YOKE_LABEL_BYTES (YOKE_REPORT_NAME_BYTES + 16)
-#define YOKE_TITLE_BYTES 384 /* what a figure shows, or its result */
+#define YOKE_TEXT_BYTES 1024
 #define YOKE_LANES_MAX 128   /* of a timeline */
 #define YOKE_SPANS_MAX 2000  /* of the page; the shortest are left out */
 #define YOKE_DEVICES_MAX 96  /* of a figure of bars */
@@ -28,7 +28,7 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report);
 void yoke_section_predictions(yoke_html *out, const yoke_report *report);
 
 /* The page's title: the result, where the report has one; otherwise its subject. */
-const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTES]);
+const char *yoke_page_title(const yoke_report *report, char text[YOKE_TEXT_BYTES]);
 /* The model that the script draws: docs/report.md has its fields. */
 void yoke_page_json(yoke_html *out, const yoke_report *report, const char *title);
 /* The bytes of page/page.js, page.css and words.txt, with a 0 behind them. */
@@ -46,34 +46,32 @@ void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool 
  * files; ends the section. */
 void yoke_section_end(yoke_html *out, const char *words, const char *more);
 /* An entry of words.txt, "SECTION.PART"; "": there is none. Returns text. */
-#define YOKE_WORDS_BYTES 1024
-const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]);
-#define WORDS(section, part) yoke_words(section, part, (char[YOKE_WORDS_BYTES]){0})
+const char *yoke_words(const char *section, const char *part, char text[YOKE_TEXT_BYTES]);
+#define WORDS(section, part) yoke_words(section, part, (char[YOKE_TEXT_BYTES]){0})
 void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
-/* The place of a figure. */
+/* The place of a figure alone. */
 void yoke_chart(yoke_html *out, const char *figure);
 
-/* A table. Columns that yoke_table_cell adds are left out where no cell has a text. */
+/* A table. Columns without a cell are left out. */
 #define YOKE_COLUMNS_MAX (YOKE_CLASSES_MAX + 2)
 typedef struct yoke_table {
     yoke_html *out;
     const char *summary; /* it opens at a click, and print leaves it out; NULL: always open */
     char caption[YOKE_LABEL_BYTES];
     char *columns[YOKE_COLUMNS_MAX];
-    bool kept[YOKE_COLUMNS_MAX];
     char *(*rows)[YOKE_COLUMNS_MAX]; /* [row_count]: a name, then cells */
     int column_count, row_count;
 } yoke_table;
 yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
                             const char *first_column);
-/* The data of a figure, which open at a click; their caption is in the words of this key. */
-yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column);
+/* The place of a figure, then its data, which open at a click; their caption is in words.txt. */
+yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column);
 int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
-void yoke_table_row(yoke_table *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* A cell of the last row. cell: of the first column of this name, or of a new one. */
+void yoke_table_row(yoke_table *table, const char *name);
+/* A cell of the last row. cell: of the first column of this name, or of a new one; none where the
+ * text is empty. */
 void yoke_table_put(yoke_table *table, int column, const char *text);
 void yoke_table_cell(yoke_table *table, const char *column, const char *text);
 void yoke_table_end(yoke_table *table); /* writes it */
@@ -84,6 +82,9 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define FOR_LANES(mode, lane)                                                                      \
     for (const yoke_report_lane *lane = (mode)->lanes; lane < (mode)->lanes + (mode)->lane_count;  \
          lane++)
+#define FOR_DEVICES(mode, lane)                                                                    \
+    FOR_LANES (mode, lane)                                                                         \
+        if (lane->kind == YOKE_LANE_DEVICE)
 #define FOR_SPANS(lane, span)                                                                      \
     for (const yoke_report_span *span = (lane)->spans; span < (lane)->spans + (lane)->span_count;  \
          span++)
@@ -91,23 +92,30 @@ void yoke_table_end(yoke_table *table); /* writes it */
 /* Short-lived texts. */
 #define NUMBER(value) yoke_number(value, (char[YOKE_NUMBER_BYTES]){0})
 #define DECIMAL(value, places) yoke_decimal(value, places, (char[YOKE_NUMBER_BYTES]){0})
+#define SCIENTIFIC(value) yoke_scientific(value, (char[YOKE_NUMBER_BYTES]){0})
 #define COUNT(value) DECIMAL((double)(value), 0)
 #define BYTES(value) yoke_text_bytes(value, (char[64]){0}, 64)
-#define MS(value) yoke_text_ms(value, (char[64]){0})                       /* "41.3 ms" */
-#define PERCENT(part, whole) yoke_text_percent(part, whole, (char[64]){0}) /* "12 %" */
+#define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)
+#define MS(value) TEXT("%s ms", NUMBER(value))
+#define PERCENT(part, whole) TEXT("%s %%", COUNT((whole) > 0 ? 100 * (part) / (whole) : 0))
+#define CAUSE(mode, span) yoke_cause_text(mode, span, (char[YOKE_TEXT_BYTES]){0})
+#define INTERVAL(figure) yoke_interval_text(figure, (char[YOKE_TEXT_BYTES]){0})
+#define COMPUTED(mode) /* "41 %": of the step, by a device */                                      \
+    PERCENT(yoke_mode_activity_ms(mode, YOKE_COMPUTES), (mode)->mean_step_ms)
 #define LABEL(report, mode) yoke_mode_label(report, mode, (char[YOKE_LABEL_BYTES]){0})
 #define CLASS(predictions, index) yoke_class_name(predictions, index, (char[16]){0})
-const char *yoke_text_ms(double milliseconds, char text[64]);
-const char *yoke_text_percent(double part, double whole, char text[64]);
-const char *yoke_interval_text(yoke_report_interval figure, char text[128]);
+/* As snprintf; returns text. */
+const char *yoke_text(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *yoke_interval_text(yoke_report_interval figure, char text[YOKE_TEXT_BYTES]);
 /* "while cpu:0 runs update"; "": no cause is known. */
 const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
-                            char text[160]);
+                            char text[YOKE_TEXT_BYTES]);
 /* The mode's name, with its devices where another mode has the same name: "dp overlap on 4". */
 const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
                             char text[YOKE_LABEL_BYTES]);
 /* The name of a class, or its number. */
-const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]);
+const char *yoke_class_name(const yoke_predictions *predictions, int index, char text[16]);
 
 /* Facts of a report. */
 
@@ -130,10 +138,9 @@ extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */
 /* At most so many of the points of a curve are shown; `at` is their place among all. */
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points);
 const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i);
+const yoke_report_point *yoke_last_point(const yoke_report_points *points); /* NULL: none */
 /* Rows of this true class that the model took for `predicted`; all of the class. */
-int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted);
-int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label);
-/* Misclassified rows that the page shows. */
-int yoke_shown_misclassified(const yoke_report_predictions *predictions);
+int64_t yoke_class_count(const yoke_predictions *predictions, int label, int predicted);
+int64_t yoke_class_rows(const yoke_predictions *predictions, int label);
 
 #endif

@@ -46,7 +46,7 @@ static void say_stage(const yoke_report_mode *fast, const yoke_report_mode *slow
                  yoke_activity_of(most) == YOKE_IDLES ? "are idle" : "wait", MS(longest));
 }
 
-static bool say_modes(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
+static bool say_modes(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
     const yoke_report_mode *fast, *slow;
     char reason[160] = "";
     yoke_find_ends(report, true, &fast, &slow);
@@ -57,13 +57,13 @@ static bool say_modes(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
             fast = &report->modes[i];
     if (!yoke_are_apart(report, fast, slow)) return false;
     if (!say_links(fast, slow, reason)) say_stage(fast, slow, reason);
-    snprintf(text, YOKE_TITLE_BYTES, "%s %s, %s %s%s", slow->name, MS(yoke_mode_step_ms(slow)),
+    snprintf(text, YOKE_TEXT_BYTES, "%s %s, %s %s%s", slow->name, MS(yoke_mode_step_ms(slow)),
              fast->name, MS(yoke_mode_step_ms(fast)), reason);
     return true;
 }
 
 /* Of one run: how well it ended, or what a device does in a step. */
-static bool say_run(const yoke_report_mode *mode, char text[YOKE_TITLE_BYTES]) {
+static bool say_run(const yoke_report_mode *mode, char text[YOKE_TEXT_BYTES]) {
     static const struct {
         yoke_report_curve curve;
         const char *before, *behind;
@@ -71,29 +71,27 @@ static bool say_run(const yoke_report_mode *mode, char text[YOKE_TITLE_BYTES]) {
                 {YOKE_REPORT_TEST_LOSS, "The loss of the test split is ", ""},
                 {YOKE_REPORT_LOSS, "The loss of a batch is ", ""}};
     if (mode->mean_step_ms > 0 && mode->lane_count > 0) {
-        snprintf(text, YOKE_TITLE_BYTES, "A step takes %s: a device computes for %s of it",
-                 MS(yoke_mode_step_ms(mode)),
-                 PERCENT(yoke_mode_activity_ms(mode, YOKE_COMPUTES), mode->mean_step_ms));
+        snprintf(text, YOKE_TEXT_BYTES, "A step takes %s: a device computes for %s of it",
+                 MS(yoke_mode_step_ms(mode)), COMPUTED(mode));
         return true;
     }
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        const yoke_report_points *curve = &mode->curves[ends[i].curve];
-        if (curve->count == 0) continue;
-        const yoke_report_point *last = &curve->points[curve->count - 1];
-        snprintf(text, YOKE_TITLE_BYTES, "%s%s%s after step %s", ends[i].before,
-                 NUMBER(last->value), ends[i].behind, COUNT(last->step));
+        const yoke_report_point *last = yoke_last_point(&mode->curves[ends[i].curve]);
+        if (last == NULL) continue;
+        snprintf(text, YOKE_TEXT_BYTES, "%s%s%s after step %s", ends[i].before, NUMBER(last->value),
+                 ends[i].behind, COUNT(last->step));
         return true;
     }
     return false;
 }
 
-const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
-    const yoke_report_rates *rates = report->rates;
+const char *yoke_page_title(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
+    const yoke_lr_find_result *rates = report->rates;
     if (rates != NULL && rates->count > 1 && rates->suggested >= 0)
-        snprintf(text, YOKE_TITLE_BYTES, "The smoothed loss falls fastest at a learning rate of %s",
-                 yoke_scientific(rates->rates[rates->suggested], (char[YOKE_NUMBER_BYTES]){0}));
+        snprintf(text, YOKE_TEXT_BYTES, "The smoothed loss falls fastest at a learning rate of %s",
+                 SCIENTIFIC(rates->suggestion));
     else if (!say_modes(report, text) && !(report->mode_count == 1 && say_run(report->modes, text)))
-        snprintf(text, YOKE_TITLE_BYTES, "%s",
+        snprintf(text, YOKE_TEXT_BYTES, "%s",
                  report->subject[0] != '\0' ? report->subject : "Yoke");
     return text;
 }

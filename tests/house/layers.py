@@ -35,7 +35,7 @@ def read_layers(root):
     rooms = {}
     for line in (root / "src/LAYERS").read_text().splitlines():
         line = line.split("#")[0].strip()
-        if line and " shows " not in line:
+        if line and " shows" not in line:
             room, _, neighbours = line.partition(":")
             rooms[room.strip()] = neighbours.split()
     return rooms
@@ -44,7 +44,7 @@ def read_layers(root):
 def read_public(root):
     """(room, its public headers) of each level, lowest first."""
     lines = (root / "src/LAYERS").read_text().splitlines()
-    return [(line.split()[0], line.split()[2:]) for line in lines if re.match(r"\S+ shows ", line)]
+    return [(line.split()[0], line.split()[2:]) for line in lines if re.match(r"\S+ shows\b", line)]
 
 
 def room_of(path, rooms):

@@ -14,14 +14,17 @@
 #include "base/base.h"
 #include "report/report.h"
 
-static char *page_of(yoke_report_predictions *predictions) {
-    yoke_report report = {.subject = "A run", .predictions = predictions};
+static char *page_of_report(const yoke_report *report) {
     char *page;
     size_t bytes;
-    assert_int_equal(yoke_report_page(&report, &page, &bytes), YOKE_OK);
+    assert_int_equal(yoke_report_page(report, &page, &bytes), YOKE_OK);
     assert_int_equal(strlen(page), bytes);
     assert_true(bytes < 1000000);
     return page;
+}
+
+static char *page_of(const yoke_predictions *predictions) {
+    return page_of_report(&(yoke_report){.subject = "A run", .predictions = predictions});
 }
 
 static int count_of(const char *page, const char *text) {
@@ -37,8 +40,10 @@ static void expect_text(const char *page, const char *text) {
 
 static void a_model_without_classes_gets_a_sentence_instead(void **state) {
     (void)state;
-    yoke_report_predictions none = {.absent = "The model does not classify: <b>."};
-    char *page = page_of(&none);
+    yoke_predictions none = YOKE_PREDICTIONS_INIT;
+    char *page = page_of_report(&(yoke_report){.subject = "A run",
+                                               .predictions = &none,
+                                               .no_counts = "The model does not classify: <b>."});
     expect_text(page, "The model does not classify: &lt;b&gt;.");
     assert_null(strstr(page, "id=\"confusion\""));
     assert_null(strstr(page, "id=\"classes\""));
@@ -66,7 +71,7 @@ static int64_t *counts_of(int classes, int64_t rows) {
 }
 
 static char *page_of_classes(int classes) {
-    yoke_report_predictions many = {.step = 3, .classes = classes, .counts = counts_of(classes, 9)};
+    yoke_predictions many = {.step = 3, .classes = classes, .counts = counts_of(classes, 9)};
     char *page = page_of(&many);
     free((void *)many.counts);
     return page;
@@ -107,7 +112,7 @@ static void more_classes_are_counted_but_not_drawn(void **state) {
 static void a_class_without_rows_is_neither_best_nor_worst(void **state) {
     (void)state;
     static const int64_t counts[] = {0, 0, 0, 1, 3, 0, 0, 0, 5};
-    yoke_report_predictions some = {.step = 3, .classes = 3, .counts = counts};
+    yoke_predictions some = {.step = 3, .classes = 3, .counts = counts};
     char *page = page_of(&some);
     expect_text(page, "knows least is 1: 75.0 %, 3 of 4 rows right.");
     expect_text(page, "knows best is 2: 100 %, 5 of 5 rows right.");
@@ -118,7 +123,7 @@ static void a_class_without_rows_is_neither_best_nor_worst(void **state) {
 static void a_model_that_is_always_right_has_no_misclassified_rows(void **state) {
     (void)state;
     static const int64_t counts[] = {4, 0, 0, 4};
-    yoke_report_predictions right = {.step = 3, .classes = 2, .counts = counts};
+    yoke_predictions right = {.step = 3, .classes = 2, .counts = counts};
     char *page = page_of(&right);
     expect_text(page, "The model confuses no two classes.");
     assert_null(strstr(page, "id=\"misclassified\""));
@@ -129,17 +134,15 @@ static void names_are_texts_and_values_may_be_missing(void **state) {
     (void)state;
     static const int64_t counts[] = {1, 1, 0, 1};
     static const char *const names[] = {"<script>", "a very long name of a class & \x01 more"};
-    yoke_report_misclassified misclassified = {
+    yoke_misclassified misclassified = {
         .label = 0, .predicted = 1, .probability = (double)NAN, .loss = (double)INFINITY};
-    yoke_report_predictions hostile = {.classes = 2,
-                                       .counts = counts,
-                                       .names = names,
-                                       .channels = 5,
-                                       .height = 2,
-                                       .width = 2,
-                                       .misclassified = &misclassified,
-                                       .misclassified_count = 1};
-    char *page = page_of(&hostile);
+    yoke_predictions hostile = {.classes = 2,
+                                .counts = counts,
+                                .class_names = names,
+                                .shape = {.channels = 5, .height = 2, .width = 2},
+                                .misclassified = 1};
+    char *page = page_of_report(&(yoke_report){
+        .subject = "A run", .predictions = &hostile, .misclassified = &misclassified});
     assert_int_equal(count_of(page, "<script"), 2); /* the model and the script that draws it */
     expect_text(page, "\"names\":[\"\\u003cscript\\u003e\",");
     expect_text(page, "\"probability\":null,\"loss\":null,\"picture\":null");

@@ -379,7 +379,7 @@ static void every_stage_has_a_source_file_that_exists(void **state) {
     (void)state;
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
         char path[512];
-        char source[YOKE_WORDS_BYTES];
+        char source[YOKE_TEXT_BYTES];
         yoke_words("stage", yoke_stage_name((yoke_stage)stage), source);
         assert_true(source[0] != '\0');
         snprintf(path, sizeof path, "%s/%s", YOKE_SOURCE_DIR, source);

@@ -42,7 +42,7 @@ static void add(yoke_report *report, const char *name, yoke_report_interval step
 
 static void expect(const race *of, const char *wanted) {
     yoke_report report = {.subject = "The subject", .no_verdict = of->no_verdict};
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     add(&report, "dp classic", of->slow, of->slow_reduce, of->slow_wait, of->slow_root,
         of->slow_other);
     add(&report, "ddp", of->fast, 1, 1, of->fast_root, of->fast_root);
@@ -75,7 +75,7 @@ static void what_is_not_apart_is_no_result(void **state) {
 static void of_modes_as_fast_as_each_other_the_title_names_ddp(void **state) {
     (void)state;
     yoke_report report = {.subject = "The subject"};
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     add(&report, "dp classic", (yoke_report_interval){31, 30, 33}, 1, 20, 0, 0);
     add(&report, "dp overlap", (yoke_report_interval){12.5, 12, 14}, 1, 1, 0, 0);
     add(&report, "ddp", (yoke_report_interval){13, 12, 14}, 1, 1, 0, 0);
@@ -90,7 +90,7 @@ static void of_modes_as_fast_as_each_other_the_title_names_ddp(void **state) {
 static void one_run_is_named_by_its_step_or_by_its_end(void **state) {
     (void)state;
     yoke_report report = {.subject = "The subject"};
-    char title[YOKE_TITLE_BYTES];
+    char title[YOKE_TEXT_BYTES];
     yoke_report_mode *mode;
     assert_string_equal(yoke_page_title(&report, title), "The subject");
     assert_int_equal(yoke_report_add_mode(&report, "run", &mode), YOKE_OK);

@@ -68,18 +68,17 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
 }
 
 /* Where so few steps were recorded that none of the right length is there. */
-static void note_order(yoke_report *report, const compare_result *result) {
-    for (int i = 0; i < result->mode_count; i++)
-        for (int k = 0; k < result->mode_count; k++) {
-            const compare_mode *one = &result->modes[i], *other = &result->modes[k];
-            if (one->parts == NULL || other->parts == NULL) continue;
-            if (one->step_ms.median < other->step_ms.median &&
-                one->step.milliseconds > other->step.milliseconds)
-                yoke_report_add_note(report,
-                                     "The timeline shows a longer step of %s than of %s: too "
-                                     "few steps were recorded. Their medians count.",
-                                     compare_kind_name(one->kind), compare_kind_name(other->kind));
-        }
+static void note_order(yoke_report *report, const compare_result *result, const compare_mode *one) {
+    for (int i = 0; i < result->mode_count; i++) {
+        const compare_mode *other = &result->modes[i];
+        if (one->parts == NULL || other->parts == NULL) continue;
+        if (one->step_ms.median < other->step_ms.median &&
+            one->step.milliseconds > other->step.milliseconds)
+            yoke_report_add_note(report,
+                                 "The timeline shows a longer step of %s than of %s: too "
+                                 "few steps were recorded. Their medians count.",
+                                 compare_kind_name(one->kind), compare_kind_name(other->kind));
+    }
 }
 
 static void note_apart(yoke_report *report, const compare_result *result) {
@@ -96,13 +95,19 @@ static void note_apart(yoke_report *report, const compare_result *result) {
                              names);
 }
 
-static void note_unlike(yoke_report *report, const compare_result *result) {
-    for (int i = 0; i < result->mode_count; i++)
-        if (!compare_pays(result, &result->modes[i]))
-            yoke_report_add_note(report,
-                                 "%s knows no %s: it does not pay what the others pay, and its "
-                                 "speed is compared with nobody's.",
-                                 compare_kind_name(result->modes[i].kind), compare_unknown(result));
+static void note_mode(yoke_report *report, const compare_result *result, const compare_mode *mode) {
+    const char *name = compare_kind_name(mode->kind);
+    if (!compare_pays(result, mode))
+        yoke_report_add_note(report,
+                             "%s knows no %s: it does not pay what the others pay, and its speed "
+                             "is compared with nobody's.",
+                             name, compare_unknown(result));
+    note_order(report, result, mode);
+    if (mode->step.left_out > 0)
+        yoke_report_add_note(report,
+                             "%s on %d: the timeline leaves out %d spans: it keeps %d of a step "
+                             "for each device.",
+                             name, mode->devices, mode->step.left_out, COMPARE_LANE_SPANS);
 }
 
 static void add_notes(yoke_report *report, const compare_result *result) {
@@ -117,17 +122,8 @@ static void add_notes(yoke_report *report, const compare_result *result) {
         yoke_report_add_note(
             report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
     note_apart(report, result);
-    note_unlike(report, result);
-    note_order(report, result);
-    for (int i = 0; i < result->mode_count; i++) {
-        const compare_mode *mode = &result->modes[i];
-        if (mode->step.left_out > 0)
-            yoke_report_add_note(report,
-                                 "%s on %d: the timeline leaves out %d spans: it keeps %d of a "
-                                 "step for each device.",
-                                 compare_kind_name(mode->kind), mode->devices, mode->step.left_out,
-                                 COMPARE_LANE_SPANS);
-    }
+    for (int i = 0; i < result->mode_count; i++)
+        note_mode(report, result, &result->modes[i]);
 }
 
 static yoke_report_interval interval_of(race_ratio figure) {
@@ -218,8 +214,5 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
 
 yoke_status compare_write_page(const char *path, const compare_result *result) {
     yoke_report report = {0};
-    yoke_status status = fill(&report, result);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    yoke_report_clear(&report);
-    return status;
+    return yoke_report_finish(&report, fill(&report, result), path);
 }

@@ -49,18 +49,15 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
 static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
                             const yoke_simulation *found, int most) {
     yoke_report_mode *mode;
-    double step_ms = 1e-6 * (double)found->step_ns;
-    double rate = simulate_rows_per_second(&setup->profile, found);
-    double speedup = found->efficiency * found->devices;
     TRY(yoke_report_add_mode(
         report, found->devices == 1 ? "single" : yoke_simulated_name(found->mode), &mode));
     mode->devices = found->devices;
-    mode->step_ms = (yoke_report_interval){step_ms, step_ms, step_ms};
-    mode->images_per_second = (yoke_report_interval){rate, rate, rate};
-    mode->speedup = (yoke_report_interval){speedup, speedup, speedup};
+    mode->step_ms.value = 1e-6 * (double)found->step_ns;
+    mode->images_per_second.value = simulate_rows_per_second(&setup->profile, found);
+    mode->speedup.value = found->efficiency * found->devices;
     if (found->devices != 1 && found->devices != most) return YOKE_OK;
     TRY(add_lanes(mode, found));
-    mode->mean_step_ms = mode->shown_ms = step_ms;
+    mode->mean_step_ms = mode->shown_ms = mode->step_ms.value;
     mode->steps = 1;
     return YOKE_OK;
 }
@@ -81,8 +78,5 @@ static yoke_status fill(yoke_report *report, const simulate_setup *setup,
 yoke_status simulate_write_page(const char *path, const simulate_setup *setup,
                                 const simulate_runs *runs) {
     yoke_report report = {0};
-    yoke_status status = fill(&report, setup, runs);
-    if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    yoke_report_clear(&report);
-    return status;
+    return yoke_report_finish(&report, fill(&report, setup, runs), path);
 }
