@@ -164,7 +164,7 @@ static void write_confusion(yoke_html *out, const yoke_report_predictions *predi
     if (drawn) yoke_chart(out, "confusion");
     if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
     if (drawn) write_counts(out, predictions);
-    yoke_section_end(out, "confusion", drawn ? "" : "More classes than 100 are not drawn.");
+    yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
 }
 
 /* Misclassified rows. */

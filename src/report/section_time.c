@@ -66,7 +66,7 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
                  MS(yoke_report_span_ms(longest)), waiter->name,
                  longest->cause_lane >= 0 ? ", " : "", yoke_cause_text(mode, longest, cause),
                  longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
-    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms), median, wait);
+    yoke_say(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms), median, wait);
 }
 
 static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,

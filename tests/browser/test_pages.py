@@ -235,6 +235,69 @@ class InBrowser:
             self.assertAlmostEqual(first[0] / whole[0], 1, places=3)
             self.assertAlmostEqual(first[1], whole[1], delta=0.5)
 
+    def test_the_first_picture_fills_the_width_and_a_longer_step_scrolls(self):
+        page = self.open(page_file(self, "lesson"))  # python takes 38.5 ms, classic 31.3 ms
+        ends = """(figure) => [...document.querySelectorAll(`[data-figure=${figure}] .axis`)].map((one) => Number(one.getAttribute("x1")))"""
+        width = page.run("document.querySelector('[data-figure=first]').clientWidth")
+        self.assertGreater(max(page.run(f"({ends})('first')")), 0.97 * width)
+        self.assertGreater(max(page.run(f"({ends})('timeline')")), width)
+        self.assertIn("leaves the page on the right", page.run("document.querySelector('[data-figure=timeline]').textContent"))
+        self.assertFalse(page.run("document.querySelector('[data-figure=first]').textContent.includes('leaves the page')"))
+        page.run("(document.querySelector('[data-figure=timeline] svg').focus(), 0)")
+        at = "document.querySelector('[data-figure=timeline] .pan').scrollLeft"
+        names = "[...document.querySelectorAll('[data-figure=timeline] text')].find((one) => one.textContent === 'cpu:1').getBoundingClientRect().left"
+        before = page.run(names)
+        page.key("Home")  # the lane of single; python's lanes follow
+        page.key("ArrowDown")
+        while "cpu:0" in (self.readout(page, "timeline") or ""):
+            page.key("ArrowRight")
+            if page.run(at) > 0:
+                break
+        page.settle()
+        self.assertGreater(page.run(at), 0, "the marks that a key leads to come into sight")
+        self.assertAlmostEqual(page.run(names), before, delta=1)
+        readout, place = page.run("""["[data-figure=timeline] .readout", "[data-figure=timeline]"].map((one) => {
+            const {left, right} = document.querySelector(one).getBoundingClientRect();
+            return [left, right];
+        })""")
+        self.assertGreaterEqual(readout[0], place[0] - 1)
+        self.assertLessEqual(readout[1], place[1] + 1)
+        page.run("(dispatchEvent(new Event('beforeprint')), 0)")  # paper does not scroll
+        self.assertEqual(page.run("document.querySelectorAll('.pan').length"), 0)
+
+    def test_paper_divides_long_figures_between_their_rows(self):
+        page = self.open(page_file(self, "lesson"))
+        page.run("(dispatchEvent(new Event('beforeprint')), 0)")
+        for figure, parts in (("timeline", 5), ("memory", 5), ("first", 3), ("loss", 1)):
+            boxes = page.run(f"""[...document.querySelectorAll("[data-figure={figure}] svg[role=img]")].map((one) =>
+                [one.viewBox.baseVal.y, one.viewBox.baseVal.height])""")
+            self.assertEqual(len(boxes), parts, figure)
+            for (y, height), (following, _) in itertools.pairwise(boxes):
+                self.assertAlmostEqual(y + height, following, places=2)
+        style = page.run("[...document.styleSheets[0].cssRules].filter((one) => one.media?.mediaText === 'print').map((one) => one.cssText).join()")
+        self.assertNotRegex(style, r"\.figure \{[^}]*break-inside: avoid")
+
+    def test_of_many_classes_the_figure_has_the_worst_and_the_best(self):
+        path, model = page_file(self, "training"), page_samples.training(classes=150)
+        counts = model["predictions"]["counts"]
+        model["predictions"].update(counts=None, rows=[sum(row) for row in counts], right=[row[k] for k, row in enumerate(counts)])
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=classes] .value').length"), 24)
+        self.assertIn("12 classes of the lowest accuracy and the 12 of the highest",
+                      page.run("document.querySelector('[data-figure=classes]').textContent"))
+        self.assertEqual(page.errors, [])
+
+    def test_a_long_name_of_a_lane_keeps_its_end(self):
+        path, model = page_file(self, "lesson"), page_samples.lesson()
+        for lane in model["modes"][2]["lanes"]:
+            lane["name"] = "a host of a very long name " + lane["name"]
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path, 400, 800)
+        shown = page.run("[...document.querySelectorAll('[data-figure=first] text[text-anchor=end]')].map((one) => one.textContent)")
+        for device in range(2):
+            self.assertTrue(any(re.fullmatch(f"….*cpu:{device}", text) for text in shown), shown)
+
     def test_one_link_of_the_first_picture_has_the_strong_colour(self):
         for name, strong in (("lesson", 1), ("training", 0)):  # of the training run both links carry alike
             page = self.open(page_file(self, name))
