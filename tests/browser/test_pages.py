@@ -308,6 +308,21 @@ class InBrowser:
             self.assertEqual(len(fills), strong)
             self.assertFalse(fills & {fill for kind, fill in colours if kind != "strong"})
 
+    def test_the_first_picture_shows_python_and_marks_no_link_that_is_hardly_busy(self):
+        path, model = page_file(self, "lesson"), page_samples.lesson()
+        for made in model["modes"]:
+            made["first"] = made["name"] in ("python", "ddp")
+            for lane in made["lanes"]:
+                if lane["kind"] == "link":
+                    lane["spans"] = [[1, 2.5 if lane["name"].endswith("0") else 1.5, "reduce", -1, 5, None]]
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=first] .strong').length"), 0)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=first] .span.s-python').length"), 4)
+        texts = page.run("[...document.querySelectorAll('[data-figure=first] text')].map((one) => one.textContent)")
+        self.assertEqual(texts.count("python"), 4)
+        self.assertIn("runs Python", texts)
+
     def test_the_first_picture_of_a_run_without_a_trace_is_what_it_learned(self):
         path, model = page_file(self, "training"), page_samples.training()
         model["modes"][0].update(first=False)

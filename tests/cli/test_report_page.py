@@ -414,7 +414,7 @@ class Limits(Page):
         self.assertIn("many.json: left out 44 spans: a page reads the first 256 threads.", text)
         self.assertNotIn("does not know", text)
         sections = self.sections(text)
-        self.assertIn("Only the first 128 of 256 lanes are drawn.", sections["timeline"])
+        self.assertIn("Only the first 96 of 256 lanes are drawn.", sections["timeline"])
         for figure in ["devices", "moved"]:
             self.assertIn("Only the first 96 of 256 devices are drawn.", sections[figure])
 

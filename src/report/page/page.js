@@ -207,7 +207,7 @@
         const height = Math.ceil(state.paint(sheet));
         svg.setAttribute("viewBox", `0 0 ${Math.round(sheet.wide)} ${height}`);
         place.replaceChildren(svg);
-        if (print && !place.closest(".slide")) place.replaceChildren(...rowsOf(svg, [0, ...sheet.cuts, height]));
+        if (print && !place.closest(".slide")) place.replaceChildren(...rowsOf(svg, width, [0, ...sheet.cuts, height]));
         if (sheet.wide > width) {
             const pan = element(place, "div", "pan");
             svg.style.width = `${sheet.wide}px`;
@@ -223,8 +223,7 @@
     }
 
     // On paper a figure is a drawing for each of its rows, so that a page ends between them.
-    function rowsOf(svg, cuts) {
-        const {width} = svg.viewBox.baseVal;
+    function rowsOf(svg, width, cuts) {
         return cuts.slice(1).map((end, index) => {
             const part = svg.cloneNode(true);
             part.setAttribute("viewBox", `0 ${cuts[index]} ${width} ${end - cuts[index]}`);
@@ -325,7 +324,7 @@
 
     function laneClass(chart, lane, stage) {
         if (lane.strong) return "strong";
-        if (!chart.quiet) return stageClass(stage);
+        if (!chart.quiet || stage === "python") return stageClass(stage);
         return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
     }
 
@@ -346,8 +345,8 @@
             if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
             const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
             if (!joins) close();
-            const numbered = hasBucket(span) && !isPale(name);
-            const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
+            const numbered = hasBucket(span) && !isPale(name), calm = chart.quiet && span[2] !== "python";
+            const text = calm ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
             open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
@@ -362,11 +361,12 @@
             .map((span) => laneClass(chart, lane, span[2])))));
         const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
         const lane = group?.lanes.find((one) => one.strong);
-        const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
+        const names = chart.quiet
+            ? [["s-python", "runs Python"], ...Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])]
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
         if (group) names.unshift(["strong", `the busiest link: ${number(busy(lane))} of ${number(group.length)} ms`]);
-        const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
-        return entries.map(([key, name]) => ({class: key, name}));
+        const isShown = ([key]) => used.has(key) && !key.endsWith("-idle");
+        return names.filter(isShown).map(([key, name]) => ({class: key, name}));
     }
 
     function lanes(place, chart) {
@@ -709,8 +709,8 @@
         const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
         const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
-        // Where most links are busy alike, none is the busiest.
-        const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
+        // Where most links are busy alike, or none is busy for long, none is the busiest.
+        const any = most > 0.05 * longest(modes) && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
         const groups = modes.map((mode) => {
             const own = lanesOf(mode, "link").map((lane) => ({...lane, strong: any && isBusiest(lane)}));
             const isKept = (_, k) => k < room || k === own.findIndex((lane) => lane.strong);
