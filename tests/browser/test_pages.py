@@ -470,6 +470,36 @@ class Files(unittest.TestCase):
             self.assertIn("lesson.json is no page of Yoke and no model of one", ended.stderr)
             self.assertFalse((place / "deck.html").exists())
 
+    def test_what_slides_do_not_know_is_named_with_its_line(self):
+        place = folder(self)
+        for text, line, said in (
+                ("text\n- a", 2, "a list below text"), ("3. c", 1, "a list that begins with 3"), ("- a\nlazy", 2, "a line below a list"),
+                ("- a\n## b", 2, "a line below a list"), ("a\n\n    code", 3, "an indented line"), (" # a", 1, "an indented heading"),
+                ("##### a", 1, "a heading below ####"), ("a\n===", 2, "a heading underlined"), ("~~~\na\n~~~", 1, "a block of ~~~"),
+                ("a\n\n***", 3, "a rule"), ("- - -", 1, "a rule"), ("a | b\n---|---", 2, "a table"),
+                ("| a |\n|:-:|", 2, "the alignment"), ("- [x] a", 1, "a list of tasks"), ("a[^1]", 1, "a footnote"),
+                ("[a][b]", 1, "a link by reference"), ("[b]: c", 1, "a link by reference"), ("[a](b \"c\")", 1, "a link with a title"),
+                ("[a](b(c))", 1, "a link with a title"), ("a <b>b</b>", 1, "HTML"), ("<https://a.org>", 1, "HTML"), ("<!-- a -->", 1, "HTML"),
+                ("a&nbsp;b", 1, "an entity"), ("a _b_ c", 1, "emphasis by _"), ("__b__", 1, "emphasis by _"), ("***b***", 1, "emphasis by ***"),
+                ("~~b~~", 1, "a deletion"), ("$$a$$", 1, "a formula"), ("a \\* b", 1, "a character behind"), ("a  \nb", 1, "a break"),
+                ("a\\\nb", 1, "a break"), ("``a`b``", 1, "code between several"), ("a ` b", 1, "code between several"),
+                ("> a\n> <b>", 2, "HTML"), ("````\na\n````", 1, "a block of more than three"), ("```\na", 1, "a block of ``` without its end"),
+                ("Note:\na<br>", 2, "HTML")):
+            with self.subTest(text=text):
+                (place / "deck.md").write_text(f"# A\n\n{text}\n")
+                ended = subprocess.run([sys.executable, ROOT / "docs/course/slides.py", place / "deck.md"],
+                                       capture_output=True, text=True, check=False)
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(f"deck.md:{line + 2}: slides do not know {said}", ended.stderr)
+                self.assertFalse((place / "deck.html").exists())
+
+    def test_what_slides_know_is_not_refused(self):
+        place = folder(self)
+        (place / "deck.md").write_text("# A `<b>`\n- a\n    1. b\n- c\n  goes on\n\n2 * 3 * 4 < 5 and snake_case_name [a](b#c)\n\n"
+                                       "| a | b |\n| --- | --- |\n> *q* **r**\n> - s\n\n```c\n<b> ~~ _x_\n    ---\n```\n---\n\n- t\n\nNote:\n- u\n")
+        subprocess.run([sys.executable, ROOT / "docs/course/slides.py", place / "deck.md"], check=True)
+        self.assertTrue((place / "deck.html").exists())
+
     def test_no_two_stages_look_alike_with_and_without_green(self):
         text = (ROOT / "src/report/page/page.css").read_text()
         found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", theme)) for theme in re.findall(r":root \{([^}]*)\}", text)]
