@@ -5,6 +5,7 @@ usage: docs/course/cut.py PAGE.html FIGURE FILE.svg [WIDTH]. FIGURE: "first", or
 the figure, in pixels; 800. The file has the page's colours, light and dark.
 """
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -49,6 +50,8 @@ def cut(page, figure, width=WIDTH):
     if not browsers.Chromium.program():
         sys.exit("there is no Chromium, which draws the page: scripts/install-deps.sh --browsers installs it")
     selector = f'"[data-figure={figure}]"'
+    if figure != "first":  # a file does not scroll: its axis is that of the longest step
+        page = re.sub(r'"first":\s*true', '"first":false', page)
     with tempfile.TemporaryDirectory() as folder, browsers.Chromium() as browser:
         path = pathlib.Path(folder, "page.html")
         path.write_text(page)

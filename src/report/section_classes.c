@@ -157,7 +157,7 @@ static void write_confusion(yoke_html *out, const yoke_predictions *predictions)
         yoke_say(out, "%s.", title);
     if (drawn) write_counts(out, predictions);
     if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
-    yoke_section_end(out, "confusion", drawn ? "" : "More classes than 100 are not drawn.");
+    yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
 }
 
 /* Misclassified rows. */

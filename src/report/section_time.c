@@ -57,7 +57,7 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
         waiter = lane;
     }
     bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
-    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
+    yoke_say(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
              mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
              !waits ? "No device waits for long."
                     : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),

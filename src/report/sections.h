@@ -10,7 +10,7 @@
 
 #define YOKE_LABEL_BYTES (YOKE_REPORT_NAME_BYTES + 16)
 #define YOKE_TEXT_BYTES 1024
-#define YOKE_LANES_MAX 128   /* of a timeline */
+#define YOKE_LANES_MAX 96    /* of a timeline */
 #define YOKE_SPANS_MAX 2000  /* of the page; the shortest are left out */
 #define YOKE_DEVICES_MAX 96  /* of a figure of bars */
 #define YOKE_CLASSES_MAX 100 /* of a drawn confusion matrix */

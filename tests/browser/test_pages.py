@@ -235,6 +235,69 @@ class InBrowser:
             self.assertAlmostEqual(first[0] / whole[0], 1, places=3)
             self.assertAlmostEqual(first[1], whole[1], delta=0.5)
 
+    def test_the_first_picture_fills_the_width_and_a_longer_step_scrolls(self):
+        page = self.open(page_file(self, "lesson"))  # python takes 38.5 ms, classic 31.3 ms
+        ends = """(figure) => [...document.querySelectorAll(`[data-figure=${figure}] .axis`)].map((one) => Number(one.getAttribute("x1")))"""
+        width = page.run("document.querySelector('[data-figure=first]').clientWidth")
+        self.assertGreater(max(page.run(f"({ends})('first')")), 0.97 * width)
+        self.assertGreater(max(page.run(f"({ends})('timeline')")), width)
+        self.assertIn("leaves the page on the right", page.run("document.querySelector('[data-figure=timeline]').textContent"))
+        self.assertFalse(page.run("document.querySelector('[data-figure=first]').textContent.includes('leaves the page')"))
+        page.run("(document.querySelector('[data-figure=timeline] svg').focus(), 0)")
+        at = "document.querySelector('[data-figure=timeline] .pan').scrollLeft"
+        names = "[...document.querySelectorAll('[data-figure=timeline] text')].find((one) => one.textContent === 'cpu:1').getBoundingClientRect().left"
+        before = page.run(names)
+        page.key("Home")  # the lane of single; python's lanes follow
+        page.key("ArrowDown")
+        while "cpu:0" in (self.readout(page, "timeline") or ""):
+            page.key("ArrowRight")
+            if page.run(at) > 0:
+                break
+        page.settle()
+        self.assertGreater(page.run(at), 0, "the marks that a key leads to come into sight")
+        self.assertAlmostEqual(page.run(names), before, delta=1)
+        readout, place = page.run("""["[data-figure=timeline] .readout", "[data-figure=timeline]"].map((one) => {
+            const {left, right} = document.querySelector(one).getBoundingClientRect();
+            return [left, right];
+        })""")
+        self.assertGreaterEqual(readout[0], place[0] - 1)
+        self.assertLessEqual(readout[1], place[1] + 1)
+        page.run("(dispatchEvent(new Event('beforeprint')), 0)")  # paper does not scroll
+        self.assertEqual(page.run("document.querySelectorAll('.pan').length"), 0)
+
+    def test_paper_divides_long_figures_between_their_rows(self):
+        page = self.open(page_file(self, "lesson"))
+        page.run("(dispatchEvent(new Event('beforeprint')), 0)")
+        for figure, parts in (("timeline", 5), ("memory", 5), ("first", 3), ("loss", 1)):
+            boxes = page.run(f"""[...document.querySelectorAll("[data-figure={figure}] svg[role=img]")].map((one) =>
+                [one.viewBox.baseVal.y, one.viewBox.baseVal.height])""")
+            self.assertEqual(len(boxes), parts, figure)
+            for (y, height), (following, _) in itertools.pairwise(boxes):
+                self.assertAlmostEqual(y + height, following, places=2)
+        style = page.run("[...document.styleSheets[0].cssRules].filter((one) => one.media?.mediaText === 'print').map((one) => one.cssText).join()")
+        self.assertNotRegex(style, r"\.figure \{[^}]*break-inside: avoid")
+
+    def test_of_many_classes_the_figure_has_the_worst_and_the_best(self):
+        path, model = page_file(self, "training"), page_samples.training(classes=150)
+        counts = model["predictions"]["counts"]
+        model["predictions"].update(counts=None, rows=[sum(row) for row in counts], right=[row[k] for k, row in enumerate(counts)])
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=classes] .value').length"), 24)
+        self.assertIn("12 classes of the lowest accuracy and the 12 of the highest",
+                      page.run("document.querySelector('[data-figure=classes]').textContent"))
+        self.assertEqual(page.errors, [])
+
+    def test_a_long_name_of_a_lane_keeps_its_end(self):
+        path, model = page_file(self, "lesson"), page_samples.lesson()
+        for lane in model["modes"][2]["lanes"]:
+            lane["name"] = "a host of a very long name " + lane["name"]
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path, 400, 800)
+        shown = page.run("[...document.querySelectorAll('[data-figure=first] text[text-anchor=end]')].map((one) => one.textContent)")
+        for device in range(2):
+            self.assertTrue(any(re.fullmatch(f"….*cpu:{device}", text) for text in shown), shown)
+
     def test_one_link_of_the_first_picture_has_the_strong_colour(self):
         for name, strong in (("lesson", 1), ("training", 0)):  # of the training run both links carry alike
             page = self.open(page_file(self, name))
@@ -244,6 +307,21 @@ class InBrowser:
             fills = {fill for kind, fill in colours if kind == "strong"}
             self.assertEqual(len(fills), strong)
             self.assertFalse(fills & {fill for kind, fill in colours if kind != "strong"})
+
+    def test_the_first_picture_shows_python_and_marks_no_link_that_is_hardly_busy(self):
+        path, model = page_file(self, "lesson"), page_samples.lesson()
+        for made in model["modes"]:
+            made["first"] = made["name"] in ("python", "ddp")
+            for lane in made["lanes"]:
+                if lane["kind"] == "link":
+                    lane["spans"] = [[1, 2.5 if lane["name"].endswith("0") else 1.5, "reduce", -1, 5, None]]
+        path.write_text(page_samples.page_of(model))
+        page = self.open(path)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=first] .strong').length"), 0)
+        self.assertEqual(page.run("document.querySelectorAll('[data-figure=first] .span.s-python').length"), 4)
+        texts = page.run("[...document.querySelectorAll('[data-figure=first] text')].map((one) => one.textContent)")
+        self.assertEqual(texts.count("python"), 4)
+        self.assertIn("runs Python", texts)
 
     def test_the_first_picture_of_a_run_without_a_trace_is_what_it_learned(self):
         path, model = page_file(self, "training"), page_samples.training()
@@ -391,6 +469,36 @@ class Files(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn("lesson.json is no page of Yoke and no model of one", ended.stderr)
             self.assertFalse((place / "deck.html").exists())
+
+    def test_what_slides_do_not_know_is_named_with_its_line(self):
+        place = folder(self)
+        for text, line, said in (
+                ("text\n- a", 2, "a list below text"), ("3. c", 1, "a list that begins with 3"), ("- a\nlazy", 2, "a line below a list"),
+                ("- a\n## b", 2, "a line below a list"), ("a\n\n    code", 3, "an indented line"), (" # a", 1, "an indented heading"),
+                ("##### a", 1, "a heading below ####"), ("a\n===", 2, "a heading underlined"), ("~~~\na\n~~~", 1, "a block of ~~~"),
+                ("a\n\n***", 3, "a rule"), ("- - -", 1, "a rule"), ("a | b\n---|---", 2, "a table"),
+                ("| a |\n|:-:|", 2, "the alignment"), ("- [x] a", 1, "a list of tasks"), ("a[^1]", 1, "a footnote"),
+                ("[a][b]", 1, "a link by reference"), ("[b]: c", 1, "a link by reference"), ("[a](b \"c\")", 1, "a link with a title"),
+                ("[a](b(c))", 1, "a link with a title"), ("a <b>b</b>", 1, "HTML"), ("<https://a.org>", 1, "HTML"), ("<!-- a -->", 1, "HTML"),
+                ("a&nbsp;b", 1, "an entity"), ("a _b_ c", 1, "emphasis by _"), ("__b__", 1, "emphasis by _"), ("***b***", 1, "emphasis by ***"),
+                ("~~b~~", 1, "a deletion"), ("$$a$$", 1, "a formula"), ("a \\* b", 1, "a character behind"), ("a  \nb", 1, "a break"),
+                ("a\\\nb", 1, "a break"), ("``a`b``", 1, "code between several"), ("a ` b", 1, "code between several"),
+                ("> a\n> <b>", 2, "HTML"), ("````\na\n````", 1, "a block of more than three"), ("```\na", 1, "a block of ``` without its end"),
+                ("Note:\na<br>", 2, "HTML")):
+            with self.subTest(text=text):
+                (place / "deck.md").write_text(f"# A\n\n{text}\n")
+                ended = subprocess.run([sys.executable, ROOT / "docs/course/slides.py", place / "deck.md"],
+                                       capture_output=True, text=True, check=False)
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(f"deck.md:{line + 2}: slides do not know {said}", ended.stderr)
+                self.assertFalse((place / "deck.html").exists())
+
+    def test_what_slides_know_is_not_refused(self):
+        place = folder(self)
+        (place / "deck.md").write_text("# A `<b>`\n- a\n    1. b\n- c\n  goes on\n\n2 * 3 * 4 < 5 and snake_case_name [a](b#c)\n\n"
+                                       "| a | b |\n| --- | --- |\n> *q* **r**\n> - s\n\n```c\n<b> ~~ _x_\n    ---\n```\n---\n\n- t\n\nNote:\n- u\n")
+        subprocess.run([sys.executable, ROOT / "docs/course/slides.py", place / "deck.md"], check=True)
+        self.assertTrue((place / "deck.html").exists())
 
     def test_no_two_stages_look_alike_with_and_without_green(self):
         text = (ROOT / "src/report/page/page.css").read_text()

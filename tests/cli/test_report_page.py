@@ -346,7 +346,7 @@ class Numbers(Page):
         self.assertEqual(dict(zip(head[1:], map(float, rows["gpu.json"]))), {"backward": 7, "exchange": 1.5, "idle": 1.5, "sum": 10})
         self.assertEqual([name.split(", ")[-1] for name in self.table(text, "devices")[1]], ["cuda:0", "cuda:1"])
         self.assertEqual([name.split(", ")[-1] for name in self.table(text, "moved")[1]], ["cuda:0", "cuda:1"])
-        self.assertIn("one step: 10.0 ms (median 10.0 ms). No device waits for long.", text)
+        self.assertIn("this step takes 10.0 ms (median 10.0 ms). No device waits for long.", text)
         lanes = {lane["name"]: lane for lane in model(text)["modes"][0]["lanes"]}
         self.assertEqual([lane["kind"] for lane in lanes.values()], ["device"] * 2 + ["beside"] * 4)
         self.assertEqual(lanes["cuda:0"]["spans"][-1], [6, 10, "idle", -1, 0, "while cuda:0 · communication runs exchange"])
@@ -372,7 +372,7 @@ class Numbers(Page):
                     expected = [sum(times.get(stage, 0) for stage in kind) for kind in KINDS] + [times["idle"], median]
                     for cell, ms in zip([computes, communicates, waits, idle, whole], expected):
                         self.assertAlmostEqual(cell, ms, delta=0.006 * max(ms, 0.01), msg=device)
-                caption = re.search(rf"{name}: one step: ([\d.]+) ms \(median ([\d.]+) ms\)", page["timeline"])
+                caption = re.search(rf"{name}: this step takes ([\d.]+) ms \(median ([\d.]+) ms\)", page["timeline"])
                 self.assertAlmostEqual(float(caption[1]), contender["recorded_step"]["ms"], delta=0.006 * float(caption[1]))
                 self.assertAlmostEqual(float(caption[2]), median, delta=0.006 * median)
                 shown.append((median, contender["recorded_step"]["ms"]))
@@ -462,7 +462,7 @@ class Limits(Page):
         self.assertIn("many.json: left out 44 spans: a page reads the first 256 threads.", text)
         self.assertNotIn("does not know", text)
         sections = self.sections(text)
-        self.assertIn("Only the first 128 of 256 lanes are drawn.", sections["timeline"])
+        self.assertIn("Only the first 96 of 256 lanes are drawn.", sections["timeline"])
         for figure in ["devices", "moved"]:
             self.assertIn("Only the first 96 of 256 devices are drawn.", sections[figure])
 

@@ -102,7 +102,7 @@ static void a_hundred_classes_have_a_heat_map_and_a_table_of_confusions(void **s
 static void more_classes_are_counted_but_not_drawn(void **state) {
     (void)state;
     char *page = page_of_classes(1000);
-    expect_text(page, "More classes than 100 are not drawn.");
+    expect_text(page, "The matrix shows at most 100 classes.");
     expect_text(page, "<td>1008</td>");
     assert_null(strstr(page, "data-figure=\"confusion\""));
     expect_text(page, "\"counts\":null,\"rows\":[18,19,");

@@ -59,9 +59,30 @@ static void disjoint_intervals_are_a_result_with_its_reason(void **state) {
     expect(&(race){APART, .slow_root = 3e6, .slow_other = 3e6, .fast_root = 2e6},
            "dp classic 31.2 ms, ddp 13.0 ms: its busiest link carries 1.5 times as much");
     expect(&(race){APART, .slow_reduce = 11, .slow_root = 2e6, .slow_other = 2e6, .fast_root = 2e6},
-           "dp classic 31.2 ms, ddp 13.0 ms: its reduce takes 10.0 ms more of a device");
+           "dp classic 31.2 ms, ddp 13.0 ms: a device spends 10.0 ms more on reduce");
     expect(&(race){APART, .slow_wait = 13}, "dp classic 31.2 ms, ddp 13.0 ms: its devices wait "
                                             "12.0 ms longer");
+}
+
+/* The root of the slow mode spends `python` ms on Python, and 12 ms on its link. */
+static void expect_cause(double python, const char *wanted) {
+    yoke_report report = {.subject = "The subject"};
+    char title[YOKE_TEXT_BYTES];
+    add(&report, "dp python", (yoke_report_interval){45, 44, 46}, 8, 6, 4e6, 2e6);
+    add(&report, "ddp", (yoke_report_interval){13, 12, 14}, 1, 1, 2e6, 2e6);
+    report.modes[0].lanes[0].stage_ms[YOKE_STAGE_PYTHON] = python;
+    assert_string_equal(yoke_page_title(&report, title), wanted);
+    yoke_report_clear(&report);
+}
+
+static void the_title_names_what_costs_most_and_both_where_they_cost_alike(void **state) {
+    (void)state;
+    expect_cause(10.8, "dp python 45.0 ms, ddp 13.0 ms: the root's link carries twice as much");
+    expect_cause(11, "dp python 45.0 ms, ddp 13.0 ms: the root's link carries twice as much, and "
+                     "the root spends 11.0 ms more on Python");
+    expect_cause(13.1, "dp python 45.0 ms, ddp 13.0 ms: the root's link carries twice as much, and "
+                       "the root spends 13.1 ms more on Python");
+    expect_cause(13.3, "dp python 45.0 ms, ddp 13.0 ms: the root spends 13.3 ms more on Python");
 }
 
 static void what_is_not_apart_is_no_result(void **state) {
@@ -113,6 +134,7 @@ static void one_run_is_named_by_its_step_or_by_its_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(disjoint_intervals_are_a_result_with_its_reason),
+        cmocka_unit_test(the_title_names_what_costs_most_and_both_where_they_cost_alike),
         cmocka_unit_test(what_is_not_apart_is_no_result),
         cmocka_unit_test(of_modes_as_fast_as_each_other_the_title_names_ddp),
         cmocka_unit_test(one_run_is_named_by_its_step_or_by_its_end),

@@ -28,9 +28,8 @@
         return (text.length > most ? `${text.slice(0, most - 1)}…` : text).replace(HIDDEN, code);
     }
 
-    function decimal(value, decimals) {
-        return value.toLocaleString("en", {minimumFractionDigits: decimals, maximumFractionDigits: decimals});
-    }
+    const decimal = (value, decimals) =>
+        value.toLocaleString("en", {minimumFractionDigits: decimals, maximumFractionDigits: decimals});
 
     // Three digits: 0.123, 12.3, 1,234.
     function number(value) {
@@ -89,15 +88,15 @@
 
     const widest = (sheet, texts, weight) => Math.max(0, ...texts.map((text) => widthOf(sheet, text, weight)));
 
-    function fit(sheet, text, room, weight) {
+    function fit(sheet, text, room, weight, keepsEnd) {
         let kept = text; // two browsers measure a long text a little differently
         const isWide = () => widthOf(sheet, kept === text ? text : `${kept}…`, weight) > 0.98 * room;
-        while (kept && isWide()) kept = kept.slice(0, -1);
-        return kept === text || !kept ? kept : `${kept}…`;
+        while (kept && isWide()) kept = keepsEnd ? kept.slice(1) : kept.slice(0, -1);
+        return kept === text || !kept ? kept : keepsEnd ? `…${kept}` : `${kept}…`;
     }
 
     function write(sheet, parent, x, y, text, {anchor = "start", className, room = Infinity, weight} = {}) {
-        const shown = room < Infinity ? fit(sheet, text, room, weight) : text;
+        const shown = room < Infinity ? fit(sheet, text, room, weight, anchor === "end") : text;
         const made = node(parent, "text", {x, y, "font-size": sheet.em}, shown);
         if (anchor !== "start") made.setAttribute("text-anchor", anchor);
         if (className) made.setAttribute("class", className);
@@ -118,9 +117,7 @@
             line(sheet.svg, className, x - across, y - down, x + across, y + down);
     }
 
-    function mark(sheet, row, x, y, width, height, say) {
-        sheet.marks.push({row, x, y, width, height, say});
-    }
+    const mark = (sheet, row, x, y, width, height, say) => sheet.marks.push({row, x, y, width, height, say});
 
     // Below a figure: what its colours mean. Returns the height.
     function legend(sheet, entries, x, y) {
@@ -149,7 +146,7 @@
             const half = widthOf(sheet, text) / 2;
             line(behind, "grid", place, top, place, bottom);
             if (place - half < free) continue;
-            const middle = Math.max(half, Math.min(place, sheet.width - half));
+            const middle = Math.max(half, Math.min(place, sheet.wide - half));
             write(sheet, behind, middle, bottom + 1.15 * em, text, {anchor: "middle", className: "quiet"});
             free = middle + half + 0.5 * em;
         }
@@ -203,17 +200,35 @@
             "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`});
         const em = print?.em ?? Math.max(14, parseFloat(style.fontSize) * 0.9);
         const root = print ? em : parseFloat(getComputedStyle(document.body).fontSize);
-        const sheet = {svg, width, em, root, family: style.fontFamily, marks: [], id};
+        const sheet = {svg, width, wide: width, em, root, family: style.fontFamily, marks: [], cuts: [], print, id};
         state.width = place.clientWidth;
         node(svg, "title", {id: `${id}-title`}, words(state.head.title));
         node(svg, "desc", {id: `${id}-text`}, words(state.head.text, 3000));
         const height = Math.ceil(state.paint(sheet));
-        svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
+        svg.setAttribute("viewBox", `0 0 ${Math.round(sheet.wide)} ${height}`);
         place.replaceChildren(svg);
+        if (print && !place.closest(".slide")) place.replaceChildren(...rowsOf(svg, width, [0, ...sheet.cuts, height]));
+        if (sheet.wide > width) {
+            const pan = element(place, "div", "pan");
+            svg.style.width = `${sheet.wide}px`;
+            pan.onscroll = () => sheet.fixed.setAttribute("transform", `translate(${pan.scrollLeft})`);
+            pan.append(svg);
+        }
         state.at = at;
-        if (list(state.head.notes).length > 0) element(place, "p", "meaning", state.head.notes.join(" "));
+        const far = sheet.wide > width ? "The longest step leaves the page on the right: scroll to see its end." : [];
+        const notes = list(state.head.notes).concat(far).join(" ");
+        if (notes) element(place, "p", "meaning", notes);
         listen(place, sheet, state);
         if (focused) svg.focus({preventScroll: true});
+    }
+
+    // On paper a figure is a drawing for each of its rows, so that a page ends between them.
+    function rowsOf(svg, width, cuts) {
+        return cuts.slice(1).map((end, index) => {
+            const part = svg.cloneNode(true);
+            part.setAttribute("viewBox", `0 ${cuts[index]} ${width} ${end - cuts[index]}`);
+            return part;
+        });
     }
 
     // The mark at a point, or the closest one nearby; -1: none.
@@ -244,26 +259,25 @@
     function listen(place, sheet, state) {
         const readout = element(place, "output", "readout");
         const frame = node(sheet.svg, "path", {class: "mark", visibility: "hidden"});
-        readout.setAttribute("aria-live", "polite");
-        readout.hidden = true;
+        Object.assign(readout, {ariaLive: "polite", hidden: true});
 
         function visit(at) {
-            const mark = sheet.marks[at], ratio = sheet.svg.getBoundingClientRect().width / sheet.width;
+            const mark = sheet.marks[at], drawn = sheet.svg.getBoundingClientRect(), ratio = drawn.width / sheet.wide;
             state.at = mark ? at : -1;
             frame.setAttribute("visibility", mark ? "visible" : "hidden");
             readout.hidden = !mark;
             if (!mark) return;
             frame.setAttribute("d", box(mark.x - 2, mark.y - 2, mark.width + 4, mark.height + 4));
             readout.textContent = mark.say();
-            const left = (mark.x + mark.width / 2) * ratio - readout.offsetWidth / 2;
-            const above = mark.y * ratio - readout.offsetHeight - 8;
-            const hidden = sheet.svg.getBoundingClientRect().top + above < 0;
+            const middle = drawn.left - place.getBoundingClientRect().left + (mark.x + mark.width / 2) * ratio;
+            const left = middle - readout.offsetWidth / 2, above = mark.y * ratio - readout.offsetHeight - 8;
+            const hidden = drawn.top + above < 0;
             readout.style.left = `${Math.max(0, Math.min(left, place.clientWidth - readout.offsetWidth))}px`;
             readout.style.top = `${hidden ? (mark.y + mark.height) * ratio + 8 : above}px`;
         }
 
         function point(event) {
-            const drawn = sheet.svg.getBoundingClientRect(), ratio = sheet.width / (drawn.width || 1);
+            const drawn = sheet.svg.getBoundingClientRect(), ratio = sheet.wide / (drawn.width || 1);
             visit(nearest(sheet, (event.clientX - drawn.left) * ratio, (event.clientY - drawn.top) * ratio));
         }
         place.onpointermove = place.onpointerdown = point;
@@ -274,6 +288,8 @@
             if (event.key === "Escape") sheet.svg.blur();
             else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
                 visit(follow(sheet, state.at, event.key));
+                frame.scrollIntoView({block: "nearest", inline: "center"});
+                visit(state.at); // where it is now
                 event.preventDefault();
             } else return;
             event.stopPropagation();
@@ -308,7 +324,7 @@
 
     function laneClass(chart, lane, stage) {
         if (lane.strong) return "strong";
-        if (!chart.quiet) return stageClass(stage);
+        if (!chart.quiet || stage === "python") return stageClass(stage);
         return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
     }
 
@@ -329,8 +345,8 @@
             if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
             const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
             if (!joins) close();
-            const numbered = hasBucket(span) && !isPale(name);
-            const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
+            const numbered = hasBucket(span) && !isPale(name), calm = chart.quiet && span[2] !== "python";
+            const text = calm ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
             open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
@@ -345,11 +361,12 @@
             .map((span) => laneClass(chart, lane, span[2])))));
         const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
         const lane = group?.lanes.find((one) => one.strong);
-        const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
+        const names = chart.quiet
+            ? [["s-python", "runs Python"], ...Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])]
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
         if (group) names.unshift(["strong", `the busiest link: ${number(busy(lane))} of ${number(group.length)} ms`]);
-        const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
-        return entries.map(([key, name]) => ({class: key, name}));
+        const isShown = ([key]) => used.has(key) && !key.endsWith("-idle");
+        return names.filter(isShown).map(([key, name]) => ({class: key, name}));
     }
 
     function lanes(place, chart) {
@@ -361,14 +378,19 @@
             const em = sheet.em, behind = node(sheet.svg, "g");
             const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
             // As wide as in a larger figure of the page, so that a moment has one length.
-            const wide = widest(sheet, unique(names).map((name) => words(name, 80)), 700) / em + 0.6;
-            const left = Math.min(wide * Math.max(em, sheet.root), 0.34 * sheet.width);
-            const scale = linear(0, most, left, sheet.width - 1.2 * sheet.root);
+            const wide = 1.03 * widest(sheet, unique(names).map((name) => words(name, 80)), 700) / em + 0.6;
+            const left = Math.min(wide * Math.max(em, sheet.root), 0.34 * sheet.width), rest = 1.2 * sheet.root;
+            // On the screen a step longer than `fill` leaves the width, and the reader scrolls.
+            const fill = sheet.print || !chart.fill ? most : Math.min(most, Math.max(chart.fill, most / 8));
+            const scale = linear(0, fill, left, sheet.width - rest), fixed = sheet.fixed = node(null, "g");
+            const last = Math.max(fill, ...groups.map((group) => group.length || 0));
+            sheet.wide = last > fill ? Math.ceil(scale(last) + rest) : sheet.width;
             let y = 0, row = 0;
             for (const group of groups) {
                 const value = words(group.value), room = sheet.width - widthOf(sheet, value, 700);
                 const title = fit(sheet, words(group.name), room, 700) + value;
-                write(sheet, sheet.svg, 0, y + 1.15 * em, title, {className: "group"});
+                if (y > 0) sheet.cuts.push(y);
+                write(sheet, fixed, 0, y + 1.15 * em, title, {className: "group"});
                 y += 1.65 * em;
                 const begin = y;
                 for (const lane of group.lanes) {
@@ -378,16 +400,18 @@
                     const style = lane.strong ? {className: "strong-text", weight: 700}
                         : thin ? {className: "quiet"} : {};
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
-                    write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
+                    write(sheet, fixed, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
                     paintSpans(sheet, chart, lane, row++, scale, top, height);
                     y += pitch;
                 }
+                if (last > fill) fixed.prepend(node(null, "path", {class: "page", d: box(0, begin, left, y - begin)}));
                 if (group.length > 0) line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
                 y += 0.5 * em;
             }
-            const tick = tickOf(most, (scale.end - left) / (5 * em));
-            y += xAxis(sheet, behind, scale, ticksOf(most, tick, (value) => plain(value, tick)), 1.5 * em, y,
+            sheet.svg.append(fixed);
+            const tick = tickOf(fill, (scale.end - left) / (5 * em));
+            y += xAxis(sheet, behind, scale, ticksOf(last, tick, (value) => plain(value, tick)), 1.5 * em, y,
                 chart.x ?? "ms since the step began");
             return y + 0.4 * em + legend(sheet, laneLegend(chart, groups), 0, y + 0.4 * em);
         });
@@ -428,7 +452,9 @@
             const scale = linear(0, most, left, sheet.width - ends - 0.8 * em);
             let y = 0;
             rows.forEach((row, index) => {
-                if (row.group && row.group !== rows[index - 1]?.group) {
+                const isFirst = row.group && row.group !== rows[index - 1]?.group;
+                if (index > 0 && (row.group ? isFirst : index % 4 === 0)) sheet.cuts.push(y);
+                if (isFirst) {
                     write(sheet, sheet.svg, 0, y + 1.15 * em, words(row.group),
                         {className: "group", room: sheet.width, weight: 700});
                     y += 1.65 * em;
@@ -599,16 +625,17 @@
             `${decimal(all, 0)} rows are on the diagonal, where both are equal.`;
         show(place, {...chart, text}, (sheet) => {
             const em = sheet.em, longest = widest(sheet, names);
-            const left = Math.min(longest + 1.8 * em, 0.36 * sheet.width), head = Math.min(longest + 0.8 * em, 9 * em);
-            const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size)), top = 1.6 * em + head;
+            const left = Math.min(longest + 1.8 * em, 0.36 * sheet.width);
+            const head = Math.min(longest + 0.8 * em, 9 * em), top = 1.6 * em + head;
+            const cell = Math.min((sheet.print ? 2.8 : 4.2) * em, (sheet.width - left - 2) / (size || 1));
             const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), numbers = [];
             const axes = "row: true class; column: predicted class";
             write(sheet, sheet.svg, 0, em, axes, {className: "quiet", room: sheet.width});
             counts.forEach((row, label) => {
                 const total = sum(row), y = top + label * cell, x = left + (label + 0.5) * cell + 0.35 * em;
                 if (label % every === 0) {
-                    write(sheet, sheet.svg, left - 0.5 * em, y + cell / 2 + 0.35 * em, names[label],
-                        {anchor: "end", room: left - 0.5 * em});
+                    write(sheet, sheet.svg, left - 0.5 * em, y + cell / 2 + 0.35 * em,
+                        fit(sheet, names[label], left - 0.5 * em), {anchor: "end"});
                     write(sheet, sheet.svg, x, top - 0.4 * em, names[label], {room: head - 0.6 * em})
                         .setAttribute("transform", `rotate(-90 ${x.toFixed(1)} ${(top - 0.4 * em).toFixed(1)})`);
                 }
@@ -630,7 +657,7 @@
     }
 
     // Wrong rows with their pictures.
-    function pictures(place, rows, name) {
+    function pictures(place, {rows, name}) {
         const all = element(null, "ul", "pictures");
         for (const row of rows) {
             const item = element(all, "li"), percent = `${decimal(100 * (row.probability || 0), 0)}\u00a0%`;
@@ -654,11 +681,11 @@
     const value = (interval) => (Array.isArray(interval) && interval[0] > 0 ? interval[0] : 0);
     const lengthOf = (mode) => mode.shown_ms || value(mode.step_ms) || mode.mean_step_ms || 0;
     const hasSpans = (lane) => list(lane?.spans).length > 0;
-    // Of every timeline of a page: the end of the axis, and the names beside it.
-    const axisOf = (page) => ({
-        length: Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf)),
-        names: modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name)),
-    });
+    const longest = (modes) => Math.max(0, ...modes.filter((mode) => list(mode.lanes).length > 0).map(lengthOf));
+    // Of every timeline of a page: the longest step, the longest one of the first picture, the names beside the axis.
+    const axisOf = (page, all = modesOf(page)) => ({
+        length: longest(all), fill: longest(all.filter((mode) => mode.first)),
+        names: all.flatMap((mode) => list(mode.lanes).map((lane) => lane?.name))});
 
     function give(how, place, chart) {
         const heading = place.closest("section")?.querySelector("h2, h1") ?? document.querySelector("h1");
@@ -668,7 +695,7 @@
 
     function groupOf(mode, kept) {
         const drawn = lengthOf(mode), step = value(mode.step_ms) || mode.mean_step_ms || drawn;
-        const other = Math.abs(drawn - step) > 0.03 * step ? ` (the step drawn: ${number(drawn)} ms)` : "";
+        const other = Math.abs(drawn - step) > 0.03 * step ? ` (this step: ${number(drawn)} ms)` : "";
         return {name: labelOf(mode), value: `: ${number(step)} ms${other}`, length: drawn, lanes: kept};
     }
 
@@ -682,15 +709,15 @@
         const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
         const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
-        // Where most links are busy alike, none is the busiest.
-        const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
+        // Where most links are busy alike, or none is busy for long, none is the busiest.
+        const any = most > 0.05 * longest(modes) && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
         const groups = modes.map((mode) => {
             const own = lanesOf(mode, "link").map((lane) => ({...lane, strong: any && isBusiest(lane)}));
             const isKept = (_, k) => k < room || k === own.findIndex((lane) => lane.strong);
             return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
         });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
-        const notes = cut ? [`Of each group the first ${room} devices; the timeline has the others.`] : [];
+        const notes = cut ? [`This picture has the first ${room} devices of each run; the timeline shows more.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
@@ -698,11 +725,8 @@
         const all = modesOf(page).map((mode) => groupOf(mode, list(mode.lanes).filter(hasSpans)));
         const count = sum(all.map((group) => group.lanes.length));
         let room = ROWS;
-        const groups = all.map((group) => {
-            const kept = group.lanes.slice(0, room);
-            room -= kept.length;
-            return {...group, lanes: kept};
-        }).filter((group) => group.lanes.length > 0);
+        for (const group of all) room -= (group.lanes = group.lanes.slice(0, room)).length;
+        const groups = all.filter((group) => group.lanes.length > 0);
         const notes = count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
         return groups.length > 0 && give(lanes, place, {groups, ...axisOf(page), notes});
     }
@@ -767,7 +791,7 @@
     }
 
     const CURVES = {
-        loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
+        loss: ["loss", "loss", "test-loss"], accuracy: ["% of the rows", "training-accuracy", "accuracy"],
         "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
         images: ["rows a second"],
     };
@@ -810,8 +834,9 @@
         const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
         const rows = all.length <= 32 ? all : [...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
             ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
-        const x = "% of the rows of the class";
-        return rows.length > 0 && give(bars, place, {rows, unit: "percent", most: 100, x});
+        const x = "% of the rows of the class", notes = rows.length < all.length &&
+            ["The figure has the 12 classes of the lowest accuracy and the 12 of the highest; the table has all."];
+        return rows.length > 0 && give(bars, place, {rows, unit: "percent", most: 100, x, notes});
     }
 
     function drawConfusion(place, page) {
@@ -821,8 +846,7 @@
 
     function drawMisclassified(place, page) {
         const rows = list(page.predictions?.misclassified).slice(0, 64);
-        if (rows.length > 0) pictures(place, rows, className(page));
-        return rows.length > 0;
+        return rows.length > 0 && give(pictures, place, {rows, name: className(page)});
     }
 
     const FIGURES = {
