@@ -4,6 +4,7 @@
 
 usage: test_lesson.py YOKE [unittest arguments]
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -242,6 +243,31 @@ class Results(Case):
                           for x in told], [("Ada", "r.json", 2, False), ("Bob", "bob.json", 1, True)])
         self.refused(66, "missing.json", "lesson", "--collect", "r.json", "missing.json")
         self.refused(2, "--collect takes", "lesson", "--collect")
+
+    def test_a_run_waits_for_another_that_adds_to_the_file(self):
+        self.add(7, 2, "Ada")
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with subprocess.Popen([YOKE, "lesson", "7", "--predict", "3", "--results", "r.json"], cwd=self.folder,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as running:
+            time.sleep(3)
+            self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["entries"]), 1)
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            self.assertEqual(running.wait(LIMIT_S), 0)
+        self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["entries"]), 2)
+
+    def test_long_names_and_times_that_cannot_be(self):
+        entry = {"lesson": 0, "prediction": None, "exercise": {"kind": "exchange", "right": True, "off": 1}}
+        self.write("long.json", {"yoke_lessons": 1, "student": 200 * "x", "entries": [entry]})
+        line = self.run_ok("lesson", "--collect", "long.json").stdout.splitlines()[1]
+        self.assertRegex(line, r"^x{30,45}\.\.\. .*1\.00 x$")
+        self.write("longer.json", {"yoke_lessons": 1, "student": 201 * "x", "entries": []})
+        self.refused(65, "no results", "lesson", "--collect", "longer.json")
+        for off in (-1, 1e300):
+            entry["exercise"]["off"] = off
+            self.write("off.json", {"yoke_lessons": 1, "student": "x", "entries": [entry]})
+            self.refused(65, "entry 0", "lesson", "--collect", "off.json")
 
     def test_hostile_names_show_as_text(self):
         name = "</script>\"'\x1b[31m\u202eevil\u2028\t<b>"

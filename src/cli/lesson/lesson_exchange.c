@@ -122,7 +122,7 @@ static int train_with(exchange_work *work) {
 static void print_grade(const exchange_trial *trial) {
     if (!trial->done) {
         fputs("wrong: ", stdout);
-        lesson_print_name(stdout, trial->wrong, 0);
+        lesson_print_name(stdout, trial->wrong, 0, 2 * TRIAL_TEXT);
         fputc('\n', stdout);
         return;
     }
@@ -144,7 +144,7 @@ static json_t *wrong_json(const exchange_trial *trial) {
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return NULL;
-    lesson_print_name(out, trial->wrong, 0);
+    lesson_print_name(out, trial->wrong, 0, 2 * TRIAL_TEXT);
     json_t *json = fclose(out) == 0 ? json_pack("{s:b, s:s}", "right", 0, "wrong", text) : NULL;
     free(text);
     return json;
