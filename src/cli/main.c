@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tool `yoke`: finds the verb and runs it. */
+#include <fcntl.h>
 #include <locale.h>
 #include <malloc.h>
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -108,7 +110,16 @@ static bool has_stack(void) {
     return false;
 }
 
+/* A file or pipe that is opened later never becomes a standard stream that was closed. Reading it,
+ * or writing to it, fails as before. */
+static void hold_streams(void) {
+    for (int stream = 0; stream < 3; stream++)
+        if (fcntl(stream, F_GETFD) < 0)
+            (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    hold_streams();
     if (!has_stack()) return yoke_status_exit_code(YOKE_ERROR_MEMORY);
     share_heap();
     setlocale(LC_CTYPE, ""); /* the progress bar draws block characters where UTF-8 allows it */

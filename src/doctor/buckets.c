@@ -76,6 +76,7 @@ typedef struct timed_range {
 } timed_range;
 
 static timed_range in_window(const timed_list *list, const step_window *window, size_t *next) {
+    if (list->count == 0) return (timed_range){NULL, 0};
     while (*next < list->count && list->values[*next].at_ns < window->begin_ns)
         ++*next;
     size_t begin = *next;

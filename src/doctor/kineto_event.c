@@ -202,11 +202,12 @@ static void read_dimensions(kineto_operand operands[KINETO_OPERANDS], json_slice
 }
 
 void kineto_arguments_read(kineto_arguments *arguments, json_slice text) {
-    cursor in = {text.text, text.text + text.count};
     json_slice key, value;
     *arguments = (kineto_arguments){
         .correlation = -1, .device = -1, .bytes = -1, .group_size = -1, .elements = -1};
-    if (text.count == 0 || !take(&in, '{')) return;
+    if (text.count == 0) return;
+    cursor in = {text.text, text.text + text.count};
+    if (!take(&in, '{')) return;
     while (!take(&in, '}')) {
         if (!take_key(&in, &key) || !take_value(&in, &value)) return;
         if (json_slice_is(key, "correlation"))

@@ -76,18 +76,16 @@ void yoke_table_put(yoke_table *table, int column, const char *text);
 void yoke_table_cell(yoke_table *table, const char *column, const char *text);
 void yoke_table_end(yoke_table *table); /* writes it */
 
+/* An empty list may be NULL, to which nothing is added. */
+#define FOR_LIST(type, one, list, count)                                                           \
+    for (const type *one = (list); one != NULL && one < (list) + (count); one++)
 #define FOR_MODES(report, mode)                                                                    \
-    for (const yoke_report_mode *mode = (report)->modes;                                           \
-         mode < (report)->modes + (report)->mode_count; mode++)
-#define FOR_LANES(mode, lane)                                                                      \
-    for (const yoke_report_lane *lane = (mode)->lanes; lane < (mode)->lanes + (mode)->lane_count;  \
-         lane++)
+    FOR_LIST (yoke_report_mode, mode, (report)->modes, (report)->mode_count)
+#define FOR_LANES(mode, lane) FOR_LIST (yoke_report_lane, lane, (mode)->lanes, (mode)->lane_count)
 #define FOR_DEVICES(mode, lane)                                                                    \
     FOR_LANES (mode, lane)                                                                         \
         if (lane->kind == YOKE_LANE_DEVICE)
-#define FOR_SPANS(lane, span)                                                                      \
-    for (const yoke_report_span *span = (lane)->spans; span < (lane)->spans + (lane)->span_count;  \
-         span++)
+#define FOR_SPANS(lane, span) FOR_LIST (yoke_report_span, span, (lane)->spans, (lane)->span_count)
 
 /* Short-lived texts. */
 #define NUMBER(value) yoke_number(value, (char[YOKE_NUMBER_BYTES]){0})

@@ -4,14 +4,17 @@
 
 usage: test_lesson.py YOKE [unittest arguments]
 """
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -187,6 +190,13 @@ class Refusals(Case):
 
 
 class Results(Case):
+    def test_a_closed_output_is_no_other_file(self):
+        for words in (["lesson", "10", "--predict", "1"], ["lesson", "--json"]):
+            done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", YOKE, *words], capture_output=True, text=True, check=False,
+                                  timeout=LIMIT_S)
+            self.assertEqual(done.returncode, 74, done.stderr)
+            self.assertIn("cannot write the result to standard output", done.stderr)
+
     def add(self, number, value, name=None, file="r.json"):
         named = ["--name", name] if name is not None else []
         return self.run_ok("lesson", number, "--predict", value, "--results", file, *named)
@@ -233,6 +243,31 @@ class Results(Case):
                           for x in told], [("Ada", "r.json", 2, False), ("Bob", "bob.json", 1, True)])
         self.refused(66, "missing.json", "lesson", "--collect", "r.json", "missing.json")
         self.refused(2, "--collect takes", "lesson", "--collect")
+
+    def test_a_run_waits_for_another_that_adds_to_the_file(self):
+        self.add(7, 2, "Ada")
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with subprocess.Popen([YOKE, "lesson", "7", "--predict", "3", "--results", "r.json"], cwd=self.folder,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as running:
+            time.sleep(3)
+            self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["entries"]), 1)
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            self.assertEqual(running.wait(LIMIT_S), 0)
+        self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["entries"]), 2)
+
+    def test_long_names_and_times_that_cannot_be(self):
+        entry = {"lesson": 0, "prediction": None, "exercise": {"kind": "exchange", "right": True, "off": 1}}
+        self.write("long.json", {"yoke_lessons": 1, "student": 200 * "x", "entries": [entry]})
+        line = self.run_ok("lesson", "--collect", "long.json").stdout.splitlines()[1]
+        self.assertRegex(line, r"^x{30,45}\.\.\. .*1\.00 x$")
+        self.write("longer.json", {"yoke_lessons": 1, "student": 201 * "x", "entries": []})
+        self.refused(65, "no results", "lesson", "--collect", "longer.json")
+        for off in (-1, 1e300):
+            entry["exercise"]["off"] = off
+            self.write("off.json", {"yoke_lessons": 1, "student": "x", "entries": [entry]})
+            self.refused(65, "entry 0", "lesson", "--collect", "off.json")
 
     def test_hostile_names_show_as_text(self):
         name = "</script>\"'\x1b[31m\u202eevil\u2028\t<b>"
@@ -284,7 +319,8 @@ class Exchange(Case):
                 "BEHIND": "uses an element 1 behind the end of device 1's gradients",
                 "BEFORE": "uses an element 2 before the begin of device 1's inbox",
                 "PEEKS": "reads another device's gradients without a send", "NOBODY": "send from device 0 to device 2",
-                "FAILS": "returns YOKE_ERROR_PEER", "ABORTS": "SIGABRT", "EXITS": "it ends the process"}
+                "FAILS": "returns YOKE_ERROR_PEER", "ABORTS": "SIGABRT", "EXITS": "it ends the process",
+                "WRITES": "SIGXFSZ", "LOADS": "loaded: it ends the process", "TRAINS": "in training: it ends the process"}
         if os.uname().machine == "x86_64":
             said["DIVIDES"] = "SIGFPE"
         for name, text in said.items():
@@ -309,10 +345,49 @@ class Exchange(Case):
                 self.assertIn(text, self.grade(name, 1)["wrong"])
         self.refused(65, "no function all_reduce", "lesson", "exchange", self.write("none.py", "a = 1"))
         self.refused(65, "in line 2", "lesson", "exchange", self.write("bad.py", "a = 1\nb = (\n"))
+        self.refused(65, "null bytes", "lesson", "exchange", self.write("zero.py", "a = 1\0\n"))
+        self.write("late.py", "import os, threading\ndef all_reduce(bucket):\n    raise SystemExit\n")
+        self.assertIn("SystemExit", self.grade("late.py", 1)["wrong"])
         self.refused(66, "no python3", "lesson", "exchange", EXCHANGES / "ring.py", env=dict(os.environ, PATH="/nowhere"))
 
     def test_one_without_an_end_has_a_deadline(self):
-        self.assertIn("no end within 20 s", self.grade(self.build("wrong", "-DWRONG=LOOPS"), 1)["wrong"])
+        self.assertIn("no end within 20 s", self.grade(self.build("wrong", "-DWRONG=RESISTS"), 1)["wrong"])
+
+    def test_what_it_prints_is_no_part_of_the_grade(self):
+        self.assertTrue(self.grade(self.build("wrong", "-DWRONG=PRINTS"), 0)["right"])
+
+    def processes(self, word):
+        told = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        return [line for line in told.splitlines() if word in line and "ps -eo" not in line]
+
+    def test_what_it_starts_ends_with_it(self):
+        made = self.build("wrong", "-DWRONG=LEAVES")
+        self.assertIn("PEER", self.grade(made, 1)["wrong"])
+        self.assertEqual(self.processes(str(made)), [])
+        self.write("leaves.py", "import subprocess\nsubprocess.Popen(['sleep', '98765'], start_new_session=True)\n"
+                                "def all_reduce(bucket):\n    raise ValueError('\\udcff\\x1b' + 600 * 'é')\n")
+        self.assertIn("ValueError: \\udcff", self.grade("leaves.py", 1)["wrong"])
+        self.assertEqual(self.processes("sleep 98765"), [])
+
+    def test_a_signal_leaves_no_process_and_no_folder(self):
+        for made in (self.build("wrong", "-DWRONG=RESISTS"), self.write("loop.py", "while True: pass")):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+                place = self.folder / "place"
+                place.mkdir()
+                with subprocess.Popen([YOKE, "lesson", "exchange", made], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                      env=dict(os.environ, TMPDIR=str(place))) as running:
+                    time.sleep(0.5)
+                    self.assertEqual(len(list(place.iterdir())), 1)
+                    running.send_signal(number)
+                    self.assertEqual(running.wait(), -number)
+                self.wait_until(lambda: list(place.iterdir()) == [] and self.processes(str(made)) == [])  # pylint: disable=cell-var-from-loop
+                place.rmdir()
+
+    def wait_until(self, done):
+        end = time.monotonic() + 30
+        while not done():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
 
     def test_files_that_are_no_exchange(self):
         self.refused(66, "missing.c", "lesson", "exchange", "missing.c")

@@ -14,6 +14,7 @@ typedef struct exchange_trial {
     char doing[TRIAL_CASE]; /* the case in progress */
     char wrong[TRIAL_TEXT]; /* empty: nothing so far */
     int cases;
+    int refused; /* the exit code behind a printed error; 0: it was opened */
     bool done;
     double sent;                               /* times the least that a sum takes */
     double own_ms, ring_ms, chain_ms, root_ms; /* of TRIAL_DEVICES and TRIAL_COUNT */

@@ -74,7 +74,7 @@ static void print_exchange(json_t *exercise) {
 }
 
 static void print_student(json_t *results) {
-    lesson_print_name(stdout, student_of(results), 24);
+    lesson_print_name(stdout, student_of(results), 24, 48);
     for (int i = 0; i < lesson_count; i++) {
         first_answers first = find_first(results, lesson_table[i].number);
         printf("  %c%c", mark(first.prediction), mark(first.exercise));

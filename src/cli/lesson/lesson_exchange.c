@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child tries the exchange, because it may crash, and this process waits for it for so long; then
- * yoke verify trains with it. */
+/* A confined child opens and tries the exchange; another one, yoke verify, trains with it. */
 #include "cli/lesson/lesson_exchange.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/lesson/confined.h"
 #include "cli/lesson/exchange_trial.h"
 #include "cli/lesson/lesson_results.h"
 #include "cli/lesson/lesson_text.h"
@@ -23,29 +20,23 @@
 #define LIMIT_S 20 /* of a trial, which takes a tenth of a second */
 #define PYTHON_LIMIT_S 60
 #define TRAINING_LIMIT_S 60
+#define RESULT "training.json"
+#define RESULT_LIMIT ((size_t)512 << 20)
+#define RESULT_BEGIN "{\"model\":" /* as verify_print_json begins */
 
-/* Dies with this process; SIGALRM ends it after its time. */
-static void become_child(pid_t parent, unsigned seconds) {
-    struct rlimit no_core = {0, 0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setrlimit(RLIMIT_CORE, &no_core);
-    if (getppid() != parent) _exit(127);
-    signal(SIGALRM, SIG_DFL);
-    alarm(seconds);
-}
+/* What a child works on. */
+typedef struct exchange_work {
+    const char *path;
+    char result[LAUNCH_FOLDER_BYTES + sizeof RESULT + 1]; /* of the training */
+    exchange_trial *trial;
+    confined place;
+} exchange_work;
 
-static int await(pid_t pid) {
-    int state = 0;
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
-        continue;
-    return state;
-}
-
-/* What ended the trial, if it says nothing itself. */
-static void name_end(exchange_trial *trial, int state, unsigned limit_s) {
-    if (trial->done || trial->wrong[0] != '\0') return;
+/* What ended a child, if it says nothing itself. */
+static void name_end(exchange_trial *trial, int state, bool late, unsigned limit_s) {
+    if (trial->wrong[0] != '\0') return;
     int number = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
-    if (number == SIGALRM)
+    if (late)
         snprintf(trial->wrong, TRIAL_TEXT, "%.300s: it has no end within %u s", trial->doing,
                  limit_s);
     else if (number != 0)
@@ -55,52 +46,83 @@ static void name_end(exchange_trial *trial, int state, unsigned limit_s) {
         snprintf(trial->wrong, TRIAL_TEXT, "%.300s: it ends the process", trial->doing);
 }
 
-static int try_exchange(exchange_trial *trial, const yoke_custom_exchange *exchange) {
-    unsigned limit_s = exchange->payload != NULL ? PYTHON_LIMIT_S : LIMIT_S; /* own_python */
-    fflush(NULL);
-    pid_t parent = getpid(), pid = fork();
-    if (pid < 0) return cli_system_error("cannot start a process");
-    if (pid == 0) {
-        become_child(parent, limit_s);
-        exchange_trial_run(trial, exchange);
-        _exit(0);
+/* Opening runs the student's program, too. */
+static void open_and_try(void *context) {
+    exchange_work *work = context;
+    own_exchange own;
+    snprintf(work->trial->doing, TRIAL_CASE, "while it is compiled or loaded");
+    yoke_status status = own_exchange_open(&own, work->path);
+    if (status != YOKE_OK) {
+        work->trial->refused = cli_fail(status);
+        return;
     }
-    name_end(trial, await(pid), limit_s);
+    exchange_trial_run(work->trial, &own.exchange);
+}
+
+static int try_exchange(exchange_work *work) {
+    unsigned limit_s = own_exchange_is_python(work->path) ? PYTHON_LIMIT_S : LIMIT_S;
+    exchange_trial *trial = work->trial;
+    int state;
+    bool late;
+    int code = confined_run(&work->place, limit_s, open_and_try, work, &state, &late);
+    if (code >= 0) return code;
+    if (trial->refused > 0) return trial->refused;
+    if (!trial->done) name_end(trial, state, late, limit_s);
     return -1;
 }
 
+static void become_training(void *context) {
+    const exchange_work *work = context;
+    int result = open(work->result, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (result < 0 || dup2(result, STDOUT_FILENO) < 0) _exit(127);
+    execl("/proc/self/exe", "yoke", "verify", "--exchange", work->path, "--devices", "4xcpu",
+          "--threads", "1", "--model", "mlp:width=64", "--dataset", "synthetic:1x12x12", "--steps",
+          "3", "--quiet", "--json", (char *)NULL);
+    _exit(127);
+}
+
+/* An exchange that ends the process ends it before there is a result. The result is behind what the
+ * exchange may have printed. */
+static bool has_result(const exchange_work *work) {
+    unsigned char *text;
+    size_t bytes;
+    if (yoke_file_read(work->result, RESULT_LIMIT, &text, &bytes) != YOKE_OK) return false;
+    const char *begin = NULL;
+    for (const char *at = (const char *)text; (at = strstr(at, RESULT_BEGIN)) != NULL; at++)
+        begin = at;
+    json_t *result = begin != NULL ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    bool found = json_is_array(json_object_get(result, "pairs"));
+    json_decref(result);
+    yoke_free(text);
+    return found;
+}
+
 /* Every tensor of three steps. */
-static int train_with(exchange_trial *trial, const char *path) {
-    fflush(NULL);
-    pid_t parent = getpid(), pid = fork();
-    if (pid < 0) return cli_system_error("cannot start a process");
-    if (pid == 0) {
-        int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        become_child(parent, TRAINING_LIMIT_S);
-        dup2(nothing, STDOUT_FILENO);
-        execl("/proc/self/exe", "yoke", "verify", "--exchange", path, "--devices", "4xcpu",
-              "--threads", "1", "--model", "mlp:width=64", "--dataset", "synthetic:1x12x12",
-              "--steps", "3", "--quiet", "--json", (char *)NULL);
-        _exit(127);
-    }
-    int state = await(pid);
-    if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return -1;
+static int train_with(exchange_work *work) {
+    exchange_trial *trial = work->trial;
+    int state;
+    bool late;
+    snprintf(work->result, sizeof work->result, "%s/" RESULT, work->place.folder);
+    int code = confined_run(&work->place, TRAINING_LIMIT_S, become_training, work, &state, &late);
+    if (code >= 0) return code;
+    bool ended = WIFEXITED(state) && !late, result = ended && has_result(work);
+    if (result && WEXITSTATUS(state) == 0) return -1;
     trial->done = false;
-    if (WIFEXITED(state) && WEXITSTATUS(state) == 1)
+    snprintf(trial->doing, TRIAL_CASE, "in training");
+    if (result && WEXITSTATUS(state) == 1)
         snprintf(trial->wrong, TRIAL_TEXT,
                  "three steps of training end elsewhere: yoke verify --exchange shows where");
-    else if (WIFEXITED(state))
+    else if (ended && WEXITSTATUS(state) > 1)
         return WEXITSTATUS(state);
     else
-        snprintf(trial->wrong, TRIAL_TEXT, "in training: it ends with SIG%s",
-                 sigabbrev_np(WTERMSIG(state)));
+        name_end(trial, state, late, TRAINING_LIMIT_S);
     return -1;
 }
 
 static void print_grade(const exchange_trial *trial) {
     if (!trial->done) {
         fputs("wrong: ", stdout);
-        lesson_print_name(stdout, trial->wrong, 0);
+        lesson_print_name(stdout, trial->wrong, 0, 2 * TRIAL_TEXT);
         fputc('\n', stdout);
         return;
     }
@@ -116,8 +138,20 @@ static void print_grade(const exchange_trial *trial) {
     printf("right, %.2f times the time of the ring\n", trial->own_ms / trial->ring_ms);
 }
 
+/* As text that JSON can hold: an exchange's error may have any bytes. */
+static json_t *wrong_json(const exchange_trial *trial) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) return NULL;
+    lesson_print_name(out, trial->wrong, 0, 2 * TRIAL_TEXT);
+    json_t *json = fclose(out) == 0 ? json_pack("{s:b, s:s}", "right", 0, "wrong", text) : NULL;
+    free(text);
+    return json;
+}
+
 static json_t *grade_json(const exchange_trial *trial) {
-    if (!trial->done) return json_pack("{s:b, s:s}", "right", 0, "wrong", trial->wrong);
+    if (!trial->done) return wrong_json(trial);
     return json_pack("{s:b, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "right", 1, "cases", trial->cases,
                      "sent", trial->sent, "own_ms", trial->own_ms, "ring_ms", trial->ring_ms,
                      "chain_ms", trial->chain_ms, "root_ms", trial->root_ms, "times_the_ring",
@@ -127,7 +161,7 @@ static json_t *grade_json(const exchange_trial *trial) {
 static yoke_status conclude(const exchange_trial *trial, const lesson_flags *flags) {
     yoke_status status = YOKE_OK;
     json_t *grade = grade_json(trial);
-    if (grade == NULL) return cli_refuse(YOKE_ERROR_DATA, "no JSON of this grade");
+    if (grade == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the grade");
     if (flags->results != NULL) {
         json_t *entry = lesson_exchange_json(trial->done, trial->own_ms / trial->ring_ms);
         status = entry != NULL ? lesson_results_add(flags->results, flags->name, entry)
@@ -142,28 +176,27 @@ static yoke_status conclude(const exchange_trial *trial, const lesson_flags *fla
     return status;
 }
 
-static int grade(const char *path, const yoke_custom_exchange *exchange,
-                 const lesson_flags *flags) {
-    exchange_trial *trial =
-        mmap(NULL, sizeof *trial, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (trial == MAP_FAILED) return cli_system_error("no memory for a trial");
-    int code = try_exchange(trial, exchange);
-    if (code < 0 && trial->done) code = train_with(trial, path);
-    if (code < 0) {
-        yoke_status status = conclude(trial, flags);
-        code = status != YOKE_OK ? cli_fail(status) : trial->done ? 0 : 1;
-    }
-    munmap(trial, sizeof *trial);
-    return code;
+static int grade(exchange_work *work, const lesson_flags *flags) {
+    int code = confined_begin(&work->place);
+    if (code >= 0) return code;
+    code = try_exchange(work);
+    if (code < 0 && work->trial->done) code = train_with(work);
+    confined_end(&work->place);
+    if (code >= 0) return code;
+    yoke_status status = conclude(work->trial, flags);
+    return status != YOKE_OK ? cli_fail(status) : work->trial->done ? 0 : 1;
 }
 
 int lesson_exchange(const char *path, const lesson_flags *flags) {
-    own_exchange own;
+    exchange_work work = {.path = path};
     yoke_status status = YOKE_OK;
     if (flags->results != NULL) status = lesson_results_check(flags->results, flags->name);
-    if (status == YOKE_OK) status = own_exchange_open(&own, path);
     if (status != YOKE_OK) return cli_fail(status);
-    int code = grade(path, &own.exchange, flags);
-    own_exchange_close(&own);
+    exchange_trial *trial =
+        mmap(NULL, sizeof *trial, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (trial == MAP_FAILED) return cli_system_error("no memory for a trial");
+    work.trial = trial;
+    int code = grade(&work, flags);
+    munmap(trial, sizeof *trial);
     return code;
 }

@@ -2,8 +2,11 @@
 /* The file of a student's results. */
 #include "cli/lesson/lesson_results.h"
 
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +15,8 @@
 #define FILE_LIMIT ((size_t)4 << 20)
 #define FORMAT 1
 #define NAME_LIMIT 200
+#define TIMES_MOST 1e9
+#define LOCK_S 5
 
 static const char *const kinds[] = {"number", "yes or no", "order"};
 
@@ -78,6 +83,14 @@ json_t *lesson_exchange_json(bool right, double times) {
 
 /* Reading. */
 
+static bool is_name(const char *name) {
+    size_t length = strlen(name);
+    if (length == 0 || length > NAME_LIMIT) return false;
+    for (size_t bytes; *name != '\0'; name += bytes)
+        if ((bytes = yoke_text_utf8_bytes(name)) == 0) return false;
+    return true;
+}
+
 static bool is_question(json_t *json) {
     return json_is_null(json) ||
            (json_is_object(json) && json_is_boolean(json_object_get(json, "right")) &&
@@ -85,10 +98,18 @@ static bool is_question(json_t *json) {
             json_is_string(json_object_get(json, "kind")));
 }
 
+/* Times of an exchange. */
+static bool are_times(json_t *exercise) {
+    double times = json_number_value(json_object_get(exercise, "off"));
+    return times >= 0 && times < TIMES_MOST;
+}
+
 static bool is_entry(json_t *json) {
     json_t *lesson = json_object_get(json, "lesson");
     return json_is_integer(lesson) && json_integer_value(lesson) >= LESSON_EXCHANGE &&
            json_integer_value(lesson) <= lesson_count &&
+           (json_integer_value(lesson) != LESSON_EXCHANGE ||
+            are_times(json_object_get(json, "exercise"))) &&
            is_question(json_object_get(json, "prediction")) &&
            is_question(json_object_get(json, "exercise"));
 }
@@ -96,7 +117,8 @@ static bool is_entry(json_t *json) {
 static yoke_status check_results(const char *path, json_t *results) {
     json_t *format = json_object_get(results, "yoke_lessons"), *entry;
     size_t index;
-    if (!json_is_integer(format) || !json_is_string(json_object_get(results, "student")) ||
+    const char *student = json_string_value(json_object_get(results, "student"));
+    if (!json_is_integer(format) || student == NULL || !is_name(student) ||
         !json_is_array(json_object_get(results, "entries")))
         return cli_refuse(YOKE_ERROR_DATA, "%s: no results of yoke lesson", path);
     if (json_integer_value(format) != FORMAT)
@@ -130,14 +152,6 @@ yoke_status lesson_results_read(const char *path, json_t **results) {
 }
 
 /* Writing. */
-
-static bool is_name(const char *name) {
-    size_t length = strlen(name);
-    if (length == 0 || length > NAME_LIMIT) return false;
-    for (size_t bytes; *name != '\0'; name += bytes)
-        if ((bytes = yoke_text_utf8_bytes(name)) == 0) return false;
-    return true;
-}
 
 static yoke_status open_results(const char *path, const char *name, json_t **results) {
     if (name != NULL && !is_name(name))
@@ -177,7 +191,20 @@ static yoke_status write_text(const char *path, const char *text) {
     return status == YOKE_OK ? yoke_file_commit(&writer) : status;
 }
 
-yoke_status lesson_results_add(const char *path, const char *name, json_t *entry) {
+/* Two runs add to a file one after the other. The file is another one after each, so the lock is
+ * its folder's; where somebody holds that for long, this run goes on. The descriptor, to close. */
+static int lock_folder(const char *path) {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    uint64_t end_ns = yoke_now_ns() + LOCK_S * 1000000000ull;
+    char *own = yoke_format("%s", path);
+    int folder = own != NULL ? open(dirname(own), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    yoke_free(own);
+    while (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && yoke_now_ns() < end_ns)
+        nanosleep(&pause, NULL);
+    return folder;
+}
+
+static yoke_status add(const char *path, const char *name, json_t *entry) {
     json_t *results;
     yoke_status status = open_results(path, name, &results);
     if (status != YOKE_OK) return status;
@@ -188,5 +215,12 @@ yoke_status lesson_results_add(const char *path, const char *name, json_t *entry
     if (text == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for results");
     status = write_text(path, text);
     free(text);
+    return status;
+}
+
+yoke_status lesson_results_add(const char *path, const char *name, json_t *entry) {
+    int folder = lock_folder(path);
+    yoke_status status = add(path, name, entry);
+    if (folder >= 0) close(folder);
     return status;
 }

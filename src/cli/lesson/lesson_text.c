@@ -9,6 +9,7 @@
 #include "base/base.h"
 
 #define COLUMNS 79
+#define WIDEST 6 /* columns of a character: \u202E */
 
 void lesson_print_wrapped(FILE *out, const char *text, int indent) {
     int column = 0;
@@ -43,17 +44,24 @@ static bool is_hidden(uint32_t code) {
            (code >= 0x2060 && code <= 0x206f);
 }
 
-void lesson_print_name(FILE *out, const char *name, int width) {
+/* One character of it. Returns its columns. */
+static int print_character(FILE *out, const char *name, size_t bytes) {
+    uint32_t code = bytes > 0 ? code_point(name, bytes) : 0;
+    if (bytes == 0) return fprintf(out, "\\x%02x", (unsigned char)*name);
+    if (is_hidden(code)) return fprintf(out, code < 0x100 ? "\\x%02x" : "\\u%04X", (unsigned)code);
+    return fwrite(name, 1, bytes, out) > 0;
+}
+
+void lesson_print_name(FILE *out, const char *name, int width, int most) {
+    int used = 0;
     while (*name != '\0') {
         size_t bytes = yoke_text_utf8_bytes(name);
-        uint32_t code = bytes > 0 ? code_point(name, bytes) : 0;
-        if (bytes == 0)
-            width -= fprintf(out, "\\x%02x", (unsigned char)*name);
-        else if (is_hidden(code))
-            width -= fprintf(out, code < 0x100 ? "\\x%02x" : "\\u%04X", (unsigned)code);
-        else
-            width -= fwrite(name, 1, bytes, out) > 0;
+        if (used + WIDEST + 3 > most && strlen(name) > (size_t)(most - used)) {
+            used += fprintf(out, "...");
+            break;
+        }
+        used += print_character(out, name, bytes);
         name += bytes > 0 ? bytes : 1;
     }
-    fprintf(out, "%*s", width > 0 ? width : 0, "");
+    fprintf(out, "%*s", used < width ? width - used : 0, "");
 }

@@ -91,7 +91,7 @@ static void print_result(FILE *out, bool asked_aloud, const char *yours, const c
     if (!asked_aloud) fputc('\n', out);
     if (!asked_aloud) lesson_print_wrapped(out, result->question->text, 0);
     fprintf(out, "\n  %-11s ", yours);
-    lesson_print_name(out, result->answer.text, 0);
+    lesson_print_name(out, result->answer.text, 0, 64);
     fprintf(out, "\n  %-11s %s\n", theirs,
             lesson_truth_text(result->question, &result->truth, text));
     fprintf(out, "  %s%s\n\n", lesson_verdict_text(result->question, &result->verdict, text),

@@ -84,22 +84,32 @@ static bool ends_with(const char *text, const char *end) {
     return length >= own && strcmp(text + length - own, end) == 0;
 }
 
+bool own_exchange_is_python(const char *path) {
+    return ends_with(path, ".py");
+}
+
+static yoke_status compile_and_load(own_exchange *own, const char *path) {
+    char folder[LAUNCH_FOLDER_BYTES], object[LAUNCH_FOLDER_BYTES + 16];
+    launch_guard guard; /* removes the folder also where a signal ends this process */
+    if (launch_folder_make(folder, "exchange") >= 0) return YOKE_ERROR_IO;
+    if (launch_guard_start(&guard, folder) >= 0) return YOKE_ERROR_SYSTEM;
+    snprintf(object, sizeof object, "%s/exchange.so", folder);
+    yoke_status status = compile(path, object);
+    if (status == YOKE_OK) status = load(own, path, object);
+    launch_guard_end(&guard);
+    return status;
+}
+
 yoke_status own_exchange_open(own_exchange *own, const char *path) {
-    char folder[LAUNCH_FOLDER_BYTES], object[LAUNCH_FOLDER_BYTES + 16], absolute[PATH_MAX];
+    char absolute[PATH_MAX];
     *own = (own_exchange){.library = NULL};
     if (realpath(path, absolute) == NULL)
         return cli_refuse(YOKE_ERROR_MISSING, "%s: cannot open: %s", path, strerror(errno));
     if (ends_with(path, ".so")) return load(own, path, absolute);
-    if (ends_with(path, ".py")) return load_python(own, absolute);
+    if (own_exchange_is_python(path)) return load_python(own, absolute);
     if (!ends_with(path, ".c"))
         return cli_refuse(YOKE_ERROR_ARGUMENT, "%s: an exchange is a file *.c, *.py or *.so", path);
-    if (launch_folder_make(folder, "exchange") >= 0) return YOKE_ERROR_IO;
-    snprintf(object, sizeof object, "%s/exchange.so", folder);
-    yoke_status status = compile(path, object);
-    if (status == YOKE_OK) status = load(own, path, object);
-    unlink(object);
-    rmdir(folder);
-    return status;
+    return compile_and_load(own, path);
 }
 
 void own_exchange_close(own_exchange *own) {

@@ -17,6 +17,7 @@ typedef struct own_exchange {
  * has said why; or it has no all_reduce. MISSING: there is no such file, no compiler or no header.
  */
 yoke_status own_exchange_open(own_exchange *own, const char *path);
+bool own_exchange_is_python(const char *path);
 void own_exchange_close(own_exchange *own);
 
 #endif

@@ -47,7 +47,8 @@ static const char helper[] =
     "    def send_bfloat16(self, sender, to, first, count):\n"
     "        self.send(sender, to, first, count, 'half')\n"
     "def say(text):\n"
-    "    channel[1].write((' '.join(text.split())[:400] + '\\n').encode())\n"
+    "    line = ' '.join(text.split()).encode(errors='backslashreplace')[:400]\n"
+    "    channel[1].write(line.decode(errors='ignore').encode() + b'\\n')\n"
     "def attempt(work):\n"
     "    try:\n"
     "        work()\n"
@@ -59,7 +60,7 @@ static const char helper[] =
     "        say(f'error {type(error).__name__}: {error}' + (f', in line {at}' if at else ''))\n"
     "path, own = sys.argv[1], {'__name__': 'exchange'}\n"
     "def load():\n"
-    "    exec(compile(open(path).read(), path, 'exec'), own)\n"
+    "    exec(compile(open(path, 'rb').read(), path, 'exec'), own)\n"
     "    if not callable(own.get('all_reduce')):\n"
     "        raise NameError('the file has no function all_reduce')\n"
     "attempt(load)\n"
@@ -69,7 +70,7 @@ static const char helper[] =
 struct own_python {
     pid_t pid;
     int memory;
-    FILE *in, *out; /* of the helper */
+    FILE *in; /* from the helper; to it by the same socket */
 };
 
 static void become_python(const char *path, int channel, int memory, pid_t parent) {
@@ -92,9 +93,19 @@ static yoke_status start(own_python *python, const char *path) {
     if (python->pid == 0) become_python(path, ends[1], python->memory, parent);
     close(ends[1]);
     python->in = fdopen(ends[0], "r");
-    python->out = fdopen(dup(ends[0]), "w");
-    if (python->pid > 0 && python->in != NULL && python->out != NULL) return YOKE_OK;
+    if (python->pid > 0 && python->in != NULL) return YOKE_OK;
     return cli_refuse(YOKE_ERROR_SYSTEM, "cannot start python3");
+}
+
+/* Where Python has ended, the next read_line says so, and no SIGPIPE ends this process. */
+static void tell(own_python *python, const char *text) {
+    for (size_t left = strlen(text); left > 0;) {
+        ssize_t sent = send(fileno(python->in), text, left, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return;
+        text += sent;
+        left -= (size_t)sent;
+    }
 }
 
 /* The next line without its end. */
@@ -127,7 +138,6 @@ void own_python_close(own_python *python) {
     if (python->pid > 0) kill(python->pid, SIGKILL);
     if (python->pid > 0) waitpid(python->pid, NULL, 0);
     if (python->in != NULL) fclose(python->in);
-    if (python->out != NULL) fclose(python->out);
     if (python->memory >= 0) close(python->memory);
     free(python);
 }
@@ -162,14 +172,14 @@ static void serve_send(own_python *python, const yoke_bucket_gradients *bucket, 
     if (status == YOKE_OK)
         memcpy(shared + (devices + (size_t)to) * bucket->count + first, bucket->inboxes[to] + first,
                count * sizeof(float));
-    fprintf(python->out, "%s\n", status == YOKE_OK ? "ok" : yoke_last_error());
-    fflush(python->out);
+    tell(python, status == YOKE_OK ? "ok" : yoke_last_error());
+    tell(python, "\n");
 }
 
 static yoke_status talk(own_python *python, const yoke_bucket_gradients *bucket, float *shared) {
     char line[LINE];
-    fprintf(python->out, "%d %zu %d\n", bucket->devices, bucket->count, bucket->bucket);
-    fflush(python->out);
+    snprintf(line, sizeof line, "%d %zu %d\n", bucket->devices, bucket->count, bucket->bucket);
+    tell(python, line);
     while (read_line(python, line)) {
         if (strcmp(line, "done") == 0) return YOKE_OK;
         if (strncmp(line, "error ", 6) == 0)

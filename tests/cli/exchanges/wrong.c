@@ -1,9 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a student may do: WRONG says what. */
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <yoke/custom_exchange.h>
 
-enum { FORGETS, CRASHES, LOOPS, BEHIND, BEFORE, PEEKS, NOBODY, DIVIDES, FAILS, ABORTS, EXITS };
+enum {
+    FORGETS,
+    CRASHES,
+    LOOPS,
+    BEHIND,
+    BEFORE,
+    PEEKS,
+    NOBODY,
+    DIVIDES,
+    FAILS,
+    ABORTS,
+    EXITS,
+    RESISTS,
+    LEAVES,
+    WRITES,
+    LOADS,
+    TRAINS,
+    PRINTS
+};
+
+/* Opening a shared object runs this. */
+__attribute__((constructor)) static void begin(void) {
+    if (WRONG == LOADS) exit(0);
+}
+
+/* A process in a session of its own. */
+static void leave(void) {
+    if (fork() != 0) return;
+    setsid();
+    if (fork() != 0) _exit(0);
+    for (;;)
+        pause();
+}
+
+static void write_much(void) {
+    static char zeros[1 << 20];
+    FILE *file = tmpfile();
+    for (int i = 0; file != NULL && i < 300; i++)
+        fwrite(zeros, 1, sizeof zeros, file);
+}
+
+/* No case of the trial has so many. */
+static int trains(const yoke_bucket_gradients *bucket) {
+    return bucket->count > 4097 && bucket->count != 272474;
+}
 
 /* By device 0. */
 static yoke_status sum(const yoke_bucket_gradients *bucket) {
@@ -51,6 +98,25 @@ yoke_status all_reduce(void *payload, const yoke_bucket_gradients *bucket) {
         abort();
     case EXITS:
         _Exit(0);
+    case RESISTS:
+        alarm(0);
+        signal(SIGALRM, SIG_IGN);
+        signal(SIGTERM, SIG_IGN);
+        for (;;)
+            pause();
+    case LEAVES:
+        leave();
+        return YOKE_ERROR_PEER;
+    case WRITES:
+        write_much();
+        break;
+    case TRAINS:
+        if (trains(bucket)) exit(0);
+        break;
+    case PRINTS:
+        puts("{\"model\":");
+        fflush(stdout);
+        break;
     default:
         break;
     }
