@@ -127,9 +127,16 @@ bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
 /* The mean over the mode's devices. */
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage);
 double yoke_mode_activity_ms(const yoke_report_mode *mode, yoke_activity activity);
-/* Of one place, or of the place with the most of them; what NULL: of every kind. */
+/* At one place; what NULL: of every kind. */
 double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, const char *what);
-const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but);
+typedef struct yoke_place {
+    const char *where; /* NULL: there is none */
+    double bytes;
+} yoke_place;
+typedef struct yoke_extremes {
+    yoke_place most, next, least; /* next: after the most */
+} yoke_extremes;
+yoke_extremes yoke_find_extremes(const yoke_report_amounts *amounts);
 /* Spans shorter than this are left out; 0: none. */
 double yoke_shortest_ms(yoke_html *out, const yoke_report *report);
 extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */
