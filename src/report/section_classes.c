@@ -39,27 +39,19 @@ static double accuracy_of(const yoke_predictions *predictions, int label) {
     return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
 }
 
-/* A true class and the other one that the model takes it for; place: among all counts. */
-typedef struct confusion {
-    int64_t count;
-    int place, label, predicted;
-} confusion;
-static const confusion before_all = {.count = INT64_MAX};
-
-/* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
- * there are no more. */
-static bool next_confusion(const yoke_predictions *predictions, confusion *last) {
-    confusion next = {0};
-    int classes = predictions->classes;
+/* A confusion is a place among all counts: a true class and the other one that the model takes it
+ * for. The one behind `last`: the largest count first, equal counts in the order of the classes.
+ * -1: before the first, behind the last. */
+static int next_confusion(const yoke_predictions *predictions, int last) {
+    int next = -1, classes = predictions->classes;
+    const int64_t *counts = predictions->counts;
     for (int i = 0; i < classes * classes; i++) {
-        int64_t count = predictions->counts[i];
-        if (i / classes == i % classes || count <= next.count || count > last->count ||
-            (count == last->count && i <= last->place))
-            continue;
-        next = (confusion){count, i, i / classes, i % classes};
+        bool behind =
+            last < 0 || counts[i] < counts[last] || (counts[i] == counts[last] && i > last);
+        if (behind && i / classes != i % classes && counts[i] > (next < 0 ? 0 : counts[next]))
+            next = i;
     }
-    *last = next;
-    return next.count > 0;
+    return next;
 }
 
 static void say_class(yoke_html *out, const yoke_predictions *predictions, int label,
@@ -113,13 +105,14 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
 
 static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
     yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
-    confusion at = before_all;
-    for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
-        yoke_table_row(&table, CLASS(predictions, at.label));
-        yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
-        yoke_table_cell(&table, "rows", COUNT(at.count));
+    int classes = predictions->classes, at = next_confusion(predictions, -1);
+    for (int i = 0; i < CONFUSIONS && at >= 0; i++, at = next_confusion(predictions, at)) {
+        int64_t count = predictions->counts[at];
+        yoke_table_row(&table, CLASS(predictions, at / classes));
+        yoke_table_cell(&table, "taken for", CLASS(predictions, at % classes));
+        yoke_table_cell(&table, "rows", COUNT(count));
         yoke_table_cell(&table, "% of the class",
-                        SHARE(at.count, yoke_class_rows(predictions, at.label)));
+                        SHARE(count, yoke_class_rows(predictions, at / classes)));
     }
     yoke_table_end(&table);
 }
@@ -140,23 +133,23 @@ static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
 }
 
 static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
-    confusion most = before_all;
-    bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
+    int classes = predictions->classes, most = next_confusion(predictions, -1);
+    bool any = most >= 0, drawn = classes <= YOKE_CLASSES_MAX;
     int64_t wrong = 0;
-    for (int label = 0; label < predictions->classes; label++)
+    for (int label = 0; label < classes; label++)
         wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
     const char *title =
-        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most.label),
-                   CLASS(predictions, most.predicted))
+        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most / classes),
+                   CLASS(predictions, most % classes))
             : "The model confuses no two classes";
     yoke_section_begin(out, "confusion", title, false);
     if (any)
-        yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(most.count), COUNT(wrong),
-                 PERCENT((double)most.count, (double)wrong));
+        yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(predictions->counts[most]),
+                 COUNT(wrong), PERCENT((double)predictions->counts[most], (double)wrong));
     else
         yoke_say(out, "%s.", title);
     if (drawn) write_counts(out, predictions);
-    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
+    if (classes > TABLE_CLASSES) write_confusions(out, predictions);
     yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
 }
 

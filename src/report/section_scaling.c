@@ -30,7 +30,7 @@ static int most_devices(const yoke_report *report) {
     return most;
 }
 
-void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
+bool yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
                     const yoke_report_mode **slow) {
     int most = most_devices(report);
     *fast = *slow = NULL;
@@ -41,11 +41,12 @@ void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_repor
         if (*fast == NULL || ms < yoke_mode_step_ms(*fast)) *fast = mode;
         if (*slow == NULL || ms > yoke_mode_step_ms(*slow)) *slow = mode;
     }
+    return yoke_are_apart(report, *fast, *slow);
 }
 
 void yoke_report_mark_ends(yoke_report *report) {
     const yoke_report_mode *fast, *slow;
-    yoke_find_ends(report, false, &fast, &slow);
+    (void)yoke_find_ends(report, false, &fast, &slow);
     for (int i = 0; i < report->mode_count; i++)
         report->modes[i].first = &report->modes[i] == fast || &report->modes[i] == slow;
 }
@@ -107,13 +108,13 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
     FOR_MODES (report, mode)
         if (one == NULL && mode->devices == 1 && mode->step_ms.value > 0) one = mode;
     const yoke_report_mode *ideal = most >= 2 && most <= IDEAL_MAX ? one : NULL;
-    yoke_find_ends(report, false, &fast, &slow);
+    bool apart = yoke_find_ends(report, false, &fast, &slow);
     const char *plural = most == 1 ? "" : "s";
     yoke_words(id, "title", title);
-    if (yoke_are_apart(report, fast, slow) && throughput)
+    if (apart && throughput)
         snprintf(title, sizeof title, "%s is %s times as fast as %s on %d device%s", fast->name,
                  DECIMAL(slow->step_ms.value / fast->step_ms.value, 2), slow->name, most, plural);
-    else if (yoke_are_apart(report, fast, slow))
+    else if (apart)
         snprintf(title, sizeof title, "A step takes %s in %s and %s in %s on %d device%s",
                  MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name, most,
                  plural);

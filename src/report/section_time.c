@@ -48,14 +48,14 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
                            const yoke_report_mode *mode) {
     const yoke_report_lane *waiter = NULL;
     const yoke_report_span *longest = NULL;
-    FOR_DEVICES(mode, lane)
-    FOR_SPANS (lane, span) {
-        if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
-            (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
-            continue;
-        longest = span;
-        waiter = lane;
-    }
+    FOR_DEVICES (mode, lane)
+        FOR_SPANS (lane, span) {
+            if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
+                (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
+                continue;
+            longest = span;
+            waiter = lane;
+        }
     bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
     yoke_say(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
              mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
@@ -125,7 +125,7 @@ static int next_stage(const yoke_report *report, int stage) {
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
     int count = 0;
-    FOR_DEVICES(mode, lane) {
+    FOR_DEVICES (mode, lane) {
         sum += lane->stage_ms[stage];
         count++;
     }
@@ -157,24 +157,19 @@ static void say_stages(yoke_html *out, const yoke_report *report, const yoke_rep
                  root->name, MS(root_ms));
 }
 
-/* How much of the step a device computes in the slowest and in the fastest mode. */
-static void write_stages_title(const yoke_report *report, char title[YOKE_TEXT_BYTES]) {
-    const yoke_report_mode *fast, *slow;
-    yoke_find_ends(report, true, &fast, &slow);
-    snprintf(title, YOKE_TEXT_BYTES, "Stages of a step");
-    if (slow != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step", COMPUTED(slow));
-    else if (yoke_are_apart(report, fast, slow))
-        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step in %s, for %s in %s",
-                 COMPUTED(slow), slow->name, COMPUTED(fast), fast->name);
-}
-
+/* The title says how much of the step a device computes, in the slowest and in the fastest mode. */
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
+    const yoke_report_mode *fast, *slow;
+    bool apart = yoke_find_ends(report, true, &fast, &slow);
     int said = 0;
-    char title[YOKE_TEXT_BYTES];
     if (next_stage(report, -1) < 0) return;
-    write_stages_title(report, title);
-    yoke_section_begin(out, "stages", title, false);
+    yoke_section_begin(out, "stages",
+                       slow != NULL && report->mode_count == 1
+                           ? TEXT("A device computes for %s of a step", COMPUTED(slow))
+                       : apart ? TEXT("A device computes for %s of a step in %s, for %s in %s",
+                                      COMPUTED(slow), slow->name, COMPUTED(fast), fast->name)
+                               : "Stages of a step",
+                       false);
     FOR_MODES (report, mode)
         if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
     yoke_table table = yoke_data_begin(out, "stages", "run");
@@ -209,7 +204,7 @@ static double busy_ms(const yoke_report_lane *lane) {
 
 static void say_devices(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
     const yoke_report_lane *most = NULL, *least = NULL;
-    FOR_DEVICES(mode, lane) {
+    FOR_DEVICES (mode, lane) {
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
@@ -233,7 +228,7 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     yoke_table table = yoke_data_begin(out, "devices", "");
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
-        FOR_DEVICES(mode, lane) {
+        FOR_DEVICES (mode, lane) {
             if (devices++ >= YOKE_DEVICES_MAX) continue;
             yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
             double sum = 0;

@@ -117,8 +117,9 @@ const char *yoke_class_name(const yoke_predictions *predictions, int index, char
 
 /* Facts of a report. */
 
-/* The shortest and the longest step on the largest number of devices; NULL: none. */
-void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
+/* The shortest and the longest step on the largest number of devices; NULL: none. True: they are
+ * apart. */
+bool yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
                     const yoke_report_mode **slow);
 double yoke_mode_step_ms(const yoke_report_mode *mode);
 /* Whether the intervals say that one of them is faster. */

@@ -61,7 +61,7 @@ static void say_stage(const yoke_report_mode *fast, const yoke_report_mode *slow
 static bool say_modes(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
     const yoke_report_mode *fast, *slow;
     char reason[160] = "";
-    yoke_find_ends(report, true, &fast, &slow);
+    (void)yoke_find_ends(report, true, &fast, &slow);
     /* Of several that are as fast, ddp: it is what one uses. */
     FOR_MODES (report, mode)
         if (fast != NULL && mode->first && strcmp(mode->name, "ddp") == 0 &&
