@@ -104,7 +104,8 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
 /* Confusions. */
 
 static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
-    yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
+    yoke_table table =
+        yoke_table_begin(out, NULL, NULL, "The most frequent confusions", "true class");
     int classes = predictions->classes, at = next_confusion(predictions, -1);
     for (int i = 0; i < CONFUSIONS && at >= 0; i++, at = next_confusion(predictions, at)) {
         int64_t count = predictions->counts[at];

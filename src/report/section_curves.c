@@ -134,10 +134,11 @@ static int write_rows(curve_lines lines, yoke_table *table, int stride) {
     }
 }
 
-static void write_table(yoke_html *out, const curve_lines *lines, const char *y_name) {
+static void write_table(yoke_html *out, const curve_lines *lines, const char *id,
+                        const char *y_name) {
     int stride = 1 + write_rows(*lines, NULL, 1) * lines->count / CELLS_MAX;
     const char *summary = stride > 1 ? TEXT("Data, one row of %d", stride) : "Data";
-    yoke_table table = yoke_table_begin(out, summary, y_name, "step");
+    yoke_table table = yoke_table_begin(out, id, summary, y_name, "step");
     for (int i = 0; i < lines->count; i++)
         yoke_table_column(&table, lines->all[i].label);
     (void)write_rows(*lines, &table, stride);
@@ -167,8 +168,7 @@ static void write_section(yoke_html *out, const yoke_report *report, const curve
         yoke_say(out, "A step of median length trains %s images a second.",
                  NUMBER(mode->images_per_second.value));
     if (together) say_best(out, &lines->all[1], loss ? -1 : 1);
-    yoke_chart(out, id);
-    write_table(out, lines, together && loss ? "loss" : WORDS(name, "caption"));
+    write_table(out, lines, id, together && loss ? "loss" : WORDS(name, "caption"));
     if (alone && mode->point_steps > 1 && !(tests && kind <= YOKE_REPORT_ACCURACY))
         snprintf(mean, sizeof mean, "A point%s is the mean of %llu steps.",
                  together ? " of the training batches" : "", (unsigned long long)mode->point_steps);
@@ -202,8 +202,8 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
                  "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
                  "smoothed loss.",
                  SCIENTIFIC(test->cautious));
-    yoke_chart(out, "rates");
-    yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
+    yoke_table table =
+        yoke_table_begin(out, "rates", "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
         yoke_table_row(&table, SCIENTIFIC(test->learning_rates[i]));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));

@@ -147,7 +147,7 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
     const char *title = report->mode_count == 1 ? "The run" : "All runs";
     if (report->rates != NULL || report->mode_count == 0) return; /* a range test is no run */
     yoke_section_begin(out, "runs", title, true);
-    yoke_table table = yoke_table_begin(out, NULL, title, "run");
+    yoke_table table = yoke_table_begin(out, NULL, NULL, title, "run");
     FOR_MODES (report, mode) {
         yoke_report_interval step_ms = mode->step_ms;
         if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;

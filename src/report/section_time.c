@@ -184,7 +184,7 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
         yoke_table_cell(&table, "sum", NUMBER(sum));
     }
     yoke_table_end(&table);
-    table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
+    table = yoke_table_begin(out, NULL, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
         yoke_table_row(&table, yoke_account_name(s));
         yoke_table_cell(&table, "what happens", yoke_account_meaning(s));

@@ -51,8 +51,6 @@ const char *yoke_words(const char *section, const char *part, char text[YOKE_TEX
 void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
-/* The place of a figure alone. */
-void yoke_chart(yoke_html *out, const char *figure);
 
 /* A table. Columns without a cell are left out. */
 #define YOKE_COLUMNS_MAX (YOKE_CLASSES_MAX + 2)
@@ -64,9 +62,10 @@ typedef struct yoke_table {
     char *(*rows)[YOKE_COLUMNS_MAX]; /* [row_count]: a name, then cells */
     int column_count, row_count;
 } yoke_table;
-yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
-                            const char *first_column);
-/* The place of a figure, then its data, which open at a click; their caption is in words.txt. */
+/* figure: the table has its data, and its place comes before; NULL: none. */
+yoke_table yoke_table_begin(yoke_html *out, const char *figure, const char *summary,
+                            const char *caption, const char *first_column);
+/* The data of a figure, which open at a click; their caption is in words.txt. */
 yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column);
 int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
 void yoke_table_row(yoke_table *table, const char *name);
