@@ -59,13 +59,12 @@ static void say_extremes(yoke_html *out, const subject *of, const char *label,
     double high = found->most.bytes;
     yoke_place other = links ? found->next : found->least;
     if (high - found->least.bytes < ALIKE * high)
-        yoke_say(out, "%s: every %s %s about %s.", label, links ? "link" : "device", of->verb,
-                 BYTES(high));
+        SAY(out, "%s: every %s %s about %s.", label, links ? "link" : "device", of->verb,
+            BYTES(high));
     else
-        yoke_say(out, "%s: %s%s%s %s most, %s: %s times as much as %s%s.", label, of->owner,
-                 found->most.where, links && found->most.where == first ? ", the root," : "",
-                 of->verb, BYTES(high), DECIMAL(high / other.bytes, 1), links ? "that of " : "",
-                 other.where);
+        SAY(out, "%s: %s%s%s %s most, %s: %s times as much as %s%s.", label, of->owner,
+            found->most.where, links && found->most.where == first ? ", the root," : "", of->verb,
+            BYTES(high), DECIMAL(high / other.bytes, 1), links ? "that of " : "", other.where);
 }
 
 /* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
@@ -123,7 +122,7 @@ static void write_section(yoke_html *out, const yoke_report *report, const subje
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, places, "devices");
     if (of->owner[0] != '\0' && report->link[0] != '\0')
-        yoke_say(out, "The link of each device: %s, modelled.", report->link);
+        SAY(out, "The link of each device: %s, modelled.", report->link);
     yoke_section_end(out, of->id, "");
 }
 

@@ -58,8 +58,8 @@ static void say_class(yoke_html *out, const yoke_predictions *predictions, int l
                       const char *which) {
     int64_t right = yoke_class_count(predictions, label, label);
     int64_t rows = yoke_class_rows(predictions, label);
-    yoke_say(out, "The class that the model knows %s is %.80s: %s %%, %s of %s rows right.", which,
-             CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
+    SAY(out, "The class that the model knows %s is %.80s: %s %%, %s of %s rows right.", which,
+        CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
 }
 
 static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
@@ -80,9 +80,8 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
                             SHARE(right, rows), CLASS(predictions, least),
                             SHARE(own, yoke_class_rows(predictions, least))),
                        false);
-    yoke_say(out,
-             "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
-             COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
+    SAY(out, "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
+        COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
     yoke_table table = yoke_data_begin(out, "classes", "class");
@@ -145,10 +144,10 @@ static void write_confusion(yoke_html *out, const yoke_predictions *predictions)
             : "The model confuses no two classes";
     yoke_section_begin(out, "confusion", title, false);
     if (any)
-        yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(predictions->counts[most]),
-                 COUNT(wrong), PERCENT((double)predictions->counts[most], (double)wrong));
+        SAY(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(predictions->counts[most]),
+            COUNT(wrong), PERCENT((double)predictions->counts[most], (double)wrong));
     else
-        yoke_say(out, "%s.", title);
+        SAY(out, "%s.", title);
     if (drawn) write_counts(out, predictions);
     if (classes > TABLE_CLASSES) write_confusions(out, predictions);
     yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
@@ -169,7 +168,7 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
-    yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
+    SAY(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
     for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
          wrong++) {

@@ -43,17 +43,8 @@ void yoke_section_end(yoke_html *out, const char *words, const char *more) {
     yoke_html_write(out, "</section>");
 }
 
-void yoke_say(yoke_html *out, const char *format, ...) {
-    char text[YOKE_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    yoke_html_write(out, "<p>%s</p>", text);
-}
-
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what) {
-    if (all > most) yoke_say(out, "Only the first %d of %d %s are drawn.", most, all, what);
+    if (all > most) SAY(out, "Only the first %d of %d %s are drawn.", most, all, what);
 }
 
 /* Tables. */

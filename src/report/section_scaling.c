@@ -65,22 +65,18 @@ double yoke_mode_step_ms(const yoke_report_mode *mode) {
 static void say_step_time(yoke_html *out, const yoke_report *report, const yoke_report_mode *fast,
                           const yoke_report_mode *slow) {
     if (fast == NULL || fast == slow) return;
-    yoke_say(out, "On %d devices a step takes %s in %s and %s in %s: %s more.", fast->devices,
-             MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name,
-             PERCENT(slow->step_ms.value - fast->step_ms.value, fast->step_ms.value));
+    SAY(out, "On %d devices a step takes %s in %s and %s in %s: %s more.", fast->devices,
+        MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name,
+        PERCENT(slow->step_ms.value - fast->step_ms.value, fast->step_ms.value));
     if (yoke_are_apart(report, fast, slow)) return;
-    yoke_say(out, report->no_verdict
-                      ? "The race was disturbed or too short: it does not say which is faster."
-                      : "Their intervals overlap: this run does not say which is faster.");
+    SAY(out, report->no_verdict
+                 ? "The race was disturbed or too short: it does not say which is faster."
+                 : "Their intervals overlap: this run does not say which is faster.");
 }
 
-/* N devices train N times as fast as the first mode on one device. Their step is as long as that of
- * one where each keeps its rows, as in simulations, and 1 / N of it where they share a batch. */
-static double ideal_of(const yoke_report *report, double one, bool throughput, int devices) {
-    if (throughput) return one * devices;
-    return report->simulated ? one : one / devices;
-}
-
+/* Ideally N devices train N times as fast as the first mode on one device. Their step is as long as
+ * that of one where each keeps its rows, as in simulations, and 1 / N of it where they share a
+ * batch. */
 static void write_table(yoke_html *out, const yoke_report *report, bool throughput,
                         const yoke_report_mode *ideal) {
     yoke_table table = yoke_data_begin(out, throughput ? "throughput" : "step-time", "devices");
@@ -93,7 +89,8 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
                 yoke_table_cell(&table, mode->name, INTERVAL(figure_of(mode, throughput)));
         if (ideal == NULL) continue;
         double one = figure_of(ideal, throughput).value;
-        yoke_table_cell(&table, "ideal", NUMBER(ideal_of(report, one, throughput, count)));
+        double more = throughput ? count : report->simulated ? 1 : 1.0 / count;
+        yoke_table_cell(&table, "ideal", NUMBER(one * more));
     }
     yoke_table_end(&table);
 }
@@ -122,12 +119,12 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
     if (!throughput)
         say_step_time(out, report, fast, slow);
     else if (one != NULL && fast != NULL && most > 1)
-        yoke_say(out,
-                 "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
-                 "one; the ideal is %d times.",
-                 most, fast->name, NUMBER(fast->images_per_second.value),
-                 NUMBER(fast->images_per_second.value / one->images_per_second.value),
-                 NUMBER(one->images_per_second.value), one->name, most);
+        SAY(out,
+            "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
+            "one; the ideal is %d times.",
+            most, fast->name, NUMBER(fast->images_per_second.value),
+            NUMBER(fast->images_per_second.value / one->images_per_second.value),
+            NUMBER(one->images_per_second.value), one->name, most);
     write_table(out, report, throughput, ideal);
     snprintf(title, sizeof title, "A point, or the end of a bar, is %s%s%s.%s%s%s",
              report->simulated ? "a simulated step" : "the median of the rounds",

@@ -57,12 +57,12 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
             waiter = lane;
         }
     bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
-    yoke_say(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
-             mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
-             !waits ? "No device waits for long."
-                    : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
-                           waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
-                           longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
+    SAY(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
+        mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
+        !waits ? "No device waits for long."
+               : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
+                      waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
+                      longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
 }
 
 static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,
@@ -102,8 +102,8 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     int rows = table.row_count;
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_LANES_MAX, lanes, "lanes");
-    if (shortest > 0) yoke_say(out, "Spans shorter than %s are not drawn.", MS(shortest));
-    if (spans > rows) yoke_say(out, "The table has %d of the %d spans.", rows, spans);
+    if (shortest > 0) SAY(out, "Spans shorter than %s are not drawn.", MS(shortest));
+    if (spans > rows) SAY(out, "The table has %d of the %d spans.", rows, spans);
     yoke_section_end(out, report->simulated ? "simulated" : "timeline", "");
 }
 
@@ -144,17 +144,16 @@ static void say_stages(yoke_html *out, const yoke_report *report, const yoke_rep
     const yoke_report_lane *root = &mode->lanes[0];
     double root_ms = yoke_account_activity_ms(root->stage_ms, YOKE_COMMUNICATES);
     double mean_ms = yoke_mode_activity_ms(mode, YOKE_COMMUNICATES);
-    yoke_say(out,
-             "%s: of the %s of a step a device computes for %s, communicates for %s, waits for %s "
-             "and is idle for %s.",
-             LABEL(report, mode), MS(mode->mean_step_ms),
-             MS(yoke_mode_activity_ms(mode, YOKE_COMPUTES)), MS(mean_ms),
-             MS(yoke_mode_activity_ms(mode, YOKE_WAITS)),
-             MS(yoke_mode_activity_ms(mode, YOKE_IDLES)));
+    SAY(out,
+        "%s: of the %s of a step a device computes for %s, communicates for %s, waits for %s "
+        "and is idle for %s.",
+        LABEL(report, mode), MS(mode->mean_step_ms), MS(yoke_mode_activity_ms(mode, YOKE_COMPUTES)),
+        MS(mean_ms), MS(yoke_mode_activity_ms(mode, YOKE_WAITS)),
+        MS(yoke_mode_activity_ms(mode, YOKE_IDLES)));
     if (root->kind == YOKE_LANE_DEVICE && root_ms >= 0.05 * mode->mean_step_ms &&
         root_ms >= 1.1 * mean_ms)
-        yoke_say(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
-                 root->name, MS(root_ms));
+        SAY(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
+            root->name, MS(root_ms));
 }
 
 /* The title says how much of the step a device computes, in the slowest and in the fastest mode. */
@@ -210,12 +209,12 @@ static void say_devices(yoke_html *out, const yoke_report *report, const yoke_re
     }
     if (most == least) return;
     if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
-        yoke_say(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
-                 PERCENT(busy_ms(most), mode->mean_step_ms));
+        SAY(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
+            PERCENT(busy_ms(most), mode->mean_step_ms));
     else
-        yoke_say(out, "%s: %s computes most, for %s of the step; %s least, for %s.",
-                 LABEL(report, mode), most->name, PERCENT(busy_ms(most), mode->mean_step_ms),
-                 least->name, PERCENT(busy_ms(least), mode->mean_step_ms));
+        SAY(out, "%s: %s computes most, for %s of the step; %s least, for %s.", LABEL(report, mode),
+            most->name, PERCENT(busy_ms(most), mode->mean_step_ms), least->name,
+            PERCENT(busy_ms(least), mode->mean_step_ms));
 }
 
 void yoke_section_devices(yoke_html *out, const yoke_report *report) {

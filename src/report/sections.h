@@ -48,7 +48,6 @@ void yoke_section_end(yoke_html *out, const char *words, const char *more);
 /* An entry of words.txt, "SECTION.PART"; "": there is none. Returns text. */
 const char *yoke_words(const char *section, const char *part, char text[YOKE_TEXT_BYTES]);
 #define WORDS(section, part) yoke_words(section, part, (char[YOKE_TEXT_BYTES]){0})
-void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
 
@@ -92,6 +91,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define SCIENTIFIC(value) yoke_scientific(value, (char[YOKE_NUMBER_BYTES]){0})
 #define COUNT(value) DECIMAL((double)(value), 0)
 #define BYTES(value) yoke_text_bytes(value, (char[64]){0}, 64)
+#define SAY(out, ...) yoke_html_write(out, "<p>%s</p>", TEXT(__VA_ARGS__))
 #define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)
 #define MS(value) TEXT("%s ms", NUMBER(value))
 #define PERCENT(part, whole) TEXT("%s %%", COUNT((whole) > 0 ? 100 * (part) / (whole) : 0))
