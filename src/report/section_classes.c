@@ -102,9 +102,10 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
 
 /* Confusions. */
 
-static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
+static void write_confusions(yoke_html *out, const yoke_predictions *predictions,
+                             const char *figure) {
     yoke_table table =
-        yoke_table_begin(out, NULL, NULL, "The most frequent confusions", "true class");
+        yoke_table_begin(out, figure, NULL, "The most frequent confusions", "true class");
     int classes = predictions->classes, at = next_confusion(predictions, -1);
     for (int i = 0; i < CONFUSIONS && at >= 0; i++, at = next_confusion(predictions, at)) {
         int64_t count = predictions->counts[at];
@@ -118,8 +119,9 @@ static void write_confusions(yoke_html *out, const yoke_predictions *predictions
 }
 
 /* Zeros stay empty. */
-static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
-    yoke_table table = yoke_data_begin(out, "confusion", "true class");
+static void write_counts(yoke_html *out, const yoke_predictions *predictions, const char *figure) {
+    yoke_table table =
+        yoke_table_begin(out, figure, "Data", WORDS("confusion", "caption"), "true class");
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
     for (int label = 0; label < predictions->classes; label++) {
@@ -148,8 +150,9 @@ static void write_confusion(yoke_html *out, const yoke_predictions *predictions)
             COUNT(wrong), PERCENT((double)predictions->counts[most], (double)wrong));
     else
         SAY(out, "%s.", title);
-    if (drawn) write_counts(out, predictions);
-    if (classes > TABLE_CLASSES) write_confusions(out, predictions);
+    const char *figure = drawn ? "confusion" : NULL; /* before the first table */
+    if (classes > TABLE_CLASSES) write_confusions(out, predictions, figure);
+    if (drawn) write_counts(out, predictions, classes > TABLE_CLASSES ? NULL : figure);
     yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
 }
 
