@@ -70,10 +70,6 @@ static const char *backend_text(const device_view *view) {
     return wanted;
 }
 
-static uint64_t taken(const train_page *page, const yoke_trainer_summary *summary) {
-    return page->found != NULL ? (uint64_t)page->found->count : summary->steps;
-}
-
 /* Says how many rows each device had in the end, if the user gave --shares. */
 static void add_rows(yoke_report *report, const train_page *page) {
     const device_shares *shares = &page->setup->shares;
@@ -104,8 +100,7 @@ static void add_facts(yoke_report *report, const train_page *page,
                              summary->lost_seconds);
     yoke_report_add_fact(report, "batch", "%d rows on all devices together", summary->batch);
     add_rows(report, page);
-    yoke_report_add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary),
-                         page->steps);
+    yoke_report_add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, summary->steps, page->steps);
     add_optimizer(report, page);
     yoke_report_add_fact(report, "algorithms", "%s",
                          algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]);
@@ -125,7 +120,7 @@ static void add_notes(yoke_report *report, const train_page *page,
     if (page->ended != NULL)
         yoke_report_add_note(report,
                              "The run ended early, after step %" PRIu64 " of %" PRIu64 ": %s",
-                             taken(page, summary), page->steps, page->ended);
+                             summary->steps, page->steps, page->ended);
     if (page->found == NULL && first > 1)
         yoke_report_add_note(report,
                              "The run went on from a checkpoint after step %" PRIu64
@@ -183,6 +178,7 @@ static yoke_status fill_predictions(yoke_report *report, page_parts *parts,
 static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     TRY(yoke_trainer_summarize(page->trainer, &summary));
+    if (page->found != NULL) summary.steps = (uint64_t)page->found->count;
     snprintf(report->subject, sizeof report->subject, "%.30s on %.40s: a %s", summary.model,
              summary.dataset, page->found != NULL ? "range test" : "training run");
     add_facts(report, page, &summary);

@@ -88,14 +88,10 @@ void yoke_html_write(yoke_html *out, const char *format, ...) {
 
 void yoke_html_json(yoke_html *out, const char *json) {
     for (const char *s = json; *s != '\0'; s++) {
-        if (strchr("<>&", *s) != NULL) {
-            char escape[8];
+        char escape[8];
+        if (strchr("<>&", *s) != NULL)
             yoke_html_raw(out, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", *s));
-        } else if (strncmp(s, "\xE2\x80\xA8", 3) == 0 || strncmp(s, "\xE2\x80\xA9", 3) == 0) {
-            append(out, s[2] == '\xA8' ? "\\u2028" : "\\u2029");
-            s += 2;
-        } else {
+        else
             yoke_html_raw(out, s, 1);
-        }
     }
 }

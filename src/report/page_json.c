@@ -118,20 +118,16 @@ static void put_curve(yoke_json *json, const char *key, const yoke_report_points
     put(json, "]");
 }
 
-static void put_mode(yoke_json *json, const yoke_report *report, const yoke_report_mode *mode) {
-    put(json, "{name:%s label:%s devices:%d first:%i", mode->name, LABEL(report, mode),
-        mode->devices, mode->first);
-    put_interval(json, "step_ms", mode->step_ms);
-    put_interval(json, "images_per_second", mode->images_per_second);
-    put_interval(json, "speedup", mode->speedup);
-    put(json, "mean_step_ms:%g median_ms:%g shown_ms:%g steps:%d weights_hash:%s lanes:[",
-        mode->mean_step_ms, mode->median_ms, mode->shown_ms, mode->steps, mode->weights_hash);
-}
-
 static void put_modes(yoke_json *json, const yoke_report *report, double shortest_ms) {
     int spans = YOKE_SPANS_MAX, lanes = YOKE_LANES_MAX;
     FOR_MODES (report, mode) {
-        put_mode(json, report, mode);
+        put(json, "{name:%s label:%s devices:%d first:%i", mode->name, LABEL(report, mode),
+            mode->devices, mode->first);
+        put_interval(json, "step_ms", mode->step_ms);
+        put_interval(json, "images_per_second", mode->images_per_second);
+        put_interval(json, "speedup", mode->speedup);
+        put(json, "mean_step_ms:%g median_ms:%g shown_ms:%g steps:%d weights_hash:%s lanes:[",
+            mode->mean_step_ms, mode->median_ms, mode->shown_ms, mode->steps, mode->weights_hash);
         FOR_LANES (mode, lane)
             if (--lanes >= 0) put_lane(json, mode, lane, shortest_ms, &spans);
         put(json, "]");

@@ -72,10 +72,6 @@ typedef struct yoke_report_points {
     int count;
 } yoke_report_points;
 
-/* Kinds of a link's bytes: sent and received by its device. */
-#define YOKE_REPORT_OUT "out"
-#define YOKE_REPORT_IN "in"
-
 /* A way to train on a number of devices, or one file. */
 typedef struct yoke_report_mode {
     char name[YOKE_REPORT_NAME_BYTES];
@@ -91,7 +87,7 @@ typedef struct yoke_report_mode {
     int lane_count;
     yoke_report_amounts memory; /* bytes in a device's memory, by category */
     yoke_report_amounts links;  /* bytes that the link of each device, the root first, carries in a
-                                   step, as YOKE_REPORT_OUT and YOKE_REPORT_IN */
+                                   step: what it sends, "out", and receives, "in" */
     yoke_report_amounts moved;  /* of a mode without links: bytes that a device reads and writes in
                                    memory in a step, by stage */
     yoke_report_points curves[YOKE_REPORT_CURVES];

@@ -92,9 +92,9 @@ yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *whe
 
 yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *where, double sent,
                                  double received) {
-    if (sent > 0) TRY(yoke_report_add_amount(&mode->links, where, YOKE_REPORT_OUT, sent));
+    if (sent > 0) TRY(yoke_report_add_amount(&mode->links, where, "out", sent));
     if (!(received > 0)) return YOKE_OK;
-    return yoke_report_add_amount(&mode->links, where, YOKE_REPORT_IN, received);
+    return yoke_report_add_amount(&mode->links, where, "in", received);
 }
 
 void yoke_report_clear_amounts(yoke_report_amounts *amounts) {

@@ -35,40 +35,36 @@ static bool is_first_of_place(const yoke_report_amounts *amounts, int row) {
     return true;
 }
 
-/* The place with the most bytes, or the fewest. */
-static const char *extreme(const yoke_report_amounts *amounts, const char *but, double sign) {
-    const char *found = NULL;
+yoke_extremes yoke_find_extremes(const yoke_report_amounts *amounts) {
+    yoke_extremes found = {.most = {NULL, 0}};
     for (int i = 0; i < amounts->count; i++) {
+        if (!is_first_of_place(amounts, i)) continue;
         const char *where = amounts->rows[i].where;
-        if (but != NULL && strcmp(where, but) == 0) continue;
-        if (found == NULL ||
-            sign * yoke_bytes_at(amounts, where, NULL) > sign * yoke_bytes_at(amounts, found, NULL))
-            found = where;
+        yoke_place place = {where, yoke_bytes_at(amounts, where, NULL)};
+        bool more = found.most.where == NULL || place.bytes > found.most.bytes;
+        if (more) found.next = found.most;
+        if (more) found.most = place;
+        if (!more && (found.next.where == NULL || place.bytes > found.next.bytes))
+            found.next = place;
+        if (found.least.where == NULL || place.bytes < found.least.bytes) found.least = place;
     }
     return found;
-}
-
-const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but) {
-    return extreme(amounts, but, 1);
 }
 
 /* Where there are several places. Of links the busiest is compared with the next one: the root's
  * may be alone. In DDP no rank is a root, and then all links carry the same. */
 static void say_extremes(yoke_html *out, const subject *of, const char *label,
-                         const yoke_report_amounts *amounts) {
+                         const yoke_extremes *found, const char *first) {
     bool links = of->owner[0] != '\0';
-    const char *most = extreme(amounts, NULL, 1), *least = extreme(amounts, NULL, -1);
-    const char *other = links ? extreme(amounts, most, 1) : least;
-    double high = yoke_bytes_at(amounts, most, NULL), low = yoke_bytes_at(amounts, least, NULL);
-    bool root = links && strcmp(most, amounts->rows[0].where) == 0; /* the first place */
-    if (high - low < ALIKE * high)
-        yoke_say(out, "%s: every %s %s about %s.", label, links ? "link" : "device", of->verb,
-                 BYTES(high));
+    double high = found->most.bytes;
+    yoke_place other = links ? found->next : found->least;
+    if (high - found->least.bytes < ALIKE * high)
+        SAY(out, "%s: every %s %s about %s.", label, links ? "link" : "device", of->verb,
+            BYTES(high));
     else
-        yoke_say(out, "%s: %s%s%s %s most, %s: %s times as much as %s%s.", label, of->owner, most,
-                 root ? ", the root," : "", of->verb, BYTES(high),
-                 DECIMAL(high / yoke_bytes_at(amounts, other, NULL), 1), links ? "that of " : "",
-                 other);
+        SAY(out, "%s: %s%s%s %s most, %s: %s times as much as %s%s.", label, of->owner,
+            found->most.where, links && found->most.where == first ? ", the root," : "", of->verb,
+            BYTES(high), DECIMAL(high / other.bytes, 1), links ? "that of " : "", other.where);
 }
 
 /* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
@@ -77,14 +73,13 @@ static void write_title(const yoke_report *report, const subject *of, char text[
     double most = 1 + ALIKE;
     snprintf(text, YOKE_TEXT_BYTES, "%s", WORDS(of->id, "title"));
     FOR_MODES (report, mode) {
-        const yoke_report_amounts *amounts = amounts_of(of, mode);
-        const char *high = extreme(amounts, NULL, 1), *low = extreme(amounts, NULL, -1);
-        double ratio = yoke_bytes_at(amounts, high, NULL) / yoke_bytes_at(amounts, low, NULL);
+        yoke_extremes found = yoke_find_extremes(amounts_of(of, mode));
+        double ratio = found.most.bytes / found.least.bytes;
         if (!isfinite(ratio) || ratio <= most) continue;
         most = ratio;
         snprintf(text, YOKE_TEXT_BYTES, "In %s %s%s %s %s times as much as %s%s",
-                 LABEL(report, mode), of->owner, high, of->verb, DECIMAL(ratio, 2),
-                 of->owner[0] != '\0' ? "that of " : "", low);
+                 LABEL(report, mode), of->owner, found.most.where, of->verb, DECIMAL(ratio, 2),
+                 of->owner[0] != '\0' ? "that of " : "", found.least.where);
     }
 }
 
@@ -118,16 +113,16 @@ static void write_section(yoke_html *out, const yoke_report *report, const subje
     write_title(report, of, title);
     yoke_section_begin(out, of->id, title, false);
     FOR_MODES (report, mode) {
-        const yoke_report_amounts *amounts = amounts_of(of, mode);
-        bool several = yoke_most_bytes(amounts, yoke_most_bytes(amounts, NULL)) != NULL;
-        if (several && said++ < YOKE_SAID_MAX) say_extremes(out, of, LABEL(report, mode), amounts);
+        yoke_extremes found = yoke_find_extremes(amounts_of(of, mode));
+        if (found.next.where != NULL && said++ < YOKE_SAID_MAX)
+            say_extremes(out, of, LABEL(report, mode), &found, amounts_of(of, mode)->rows[0].where);
     }
     yoke_table table = yoke_data_begin(out, of->id, "");
     int places = fill_table(&table, report, of);
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, places, "devices");
     if (of->owner[0] != '\0' && report->link[0] != '\0')
-        yoke_say(out, "The link of each device: %s, modelled.", report->link);
+        SAY(out, "The link of each device: %s, modelled.", report->link);
     yoke_section_end(out, of->id, "");
 }
 

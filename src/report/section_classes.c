@@ -39,35 +39,27 @@ static double accuracy_of(const yoke_predictions *predictions, int label) {
     return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
 }
 
-/* A true class and the other one that the model takes it for; place: among all counts. */
-typedef struct confusion {
-    int64_t count;
-    int place, label, predicted;
-} confusion;
-static const confusion before_all = {.count = INT64_MAX};
-
-/* The one behind `last`: the largest count first, equal counts in the order of the classes. False:
- * there are no more. */
-static bool next_confusion(const yoke_predictions *predictions, confusion *last) {
-    confusion next = {0};
-    int classes = predictions->classes;
+/* A confusion is a place among all counts: a true class and the other one that the model takes it
+ * for. The one behind `last`: the largest count first, equal counts in the order of the classes.
+ * -1: before the first, behind the last. */
+static int next_confusion(const yoke_predictions *predictions, int last) {
+    int next = -1, classes = predictions->classes;
+    const int64_t *counts = predictions->counts;
     for (int i = 0; i < classes * classes; i++) {
-        int64_t count = predictions->counts[i];
-        if (i / classes == i % classes || count <= next.count || count > last->count ||
-            (count == last->count && i <= last->place))
-            continue;
-        next = (confusion){count, i, i / classes, i % classes};
+        bool behind =
+            last < 0 || counts[i] < counts[last] || (counts[i] == counts[last] && i > last);
+        if (behind && i / classes != i % classes && counts[i] > (next < 0 ? 0 : counts[next]))
+            next = i;
     }
-    *last = next;
-    return next.count > 0;
+    return next;
 }
 
 static void say_class(yoke_html *out, const yoke_predictions *predictions, int label,
                       const char *which) {
     int64_t right = yoke_class_count(predictions, label, label);
     int64_t rows = yoke_class_rows(predictions, label);
-    yoke_say(out, "The class that the model knows %s is %.80s: %s %%, %s of %s rows right.", which,
-             CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
+    SAY(out, "The class that the model knows %s is %.80s: %s %%, %s of %s rows right.", which,
+        CLASS(predictions, label), SHARE(right, rows), COUNT(right), COUNT(rows));
 }
 
 static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
@@ -88,9 +80,8 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
                             SHARE(right, rows), CLASS(predictions, least),
                             SHARE(own, yoke_class_rows(predictions, least))),
                        false);
-    yoke_say(out,
-             "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
-             COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
+    SAY(out, "After step %s the model classifies %s of %s rows of the test split correctly: %s %%.",
+        COUNT(predictions->step), COUNT(right), COUNT(rows), SHARE(right, rows));
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
     yoke_table table = yoke_data_begin(out, "classes", "class");
@@ -111,22 +102,26 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
 
 /* Confusions. */
 
-static void write_confusions(yoke_html *out, const yoke_predictions *predictions) {
-    yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
-    confusion at = before_all;
-    for (int i = 0; i < CONFUSIONS && next_confusion(predictions, &at); i++) {
-        yoke_table_row(&table, CLASS(predictions, at.label));
-        yoke_table_cell(&table, "taken for", CLASS(predictions, at.predicted));
-        yoke_table_cell(&table, "rows", COUNT(at.count));
+static void write_confusions(yoke_html *out, const yoke_predictions *predictions,
+                             const char *figure) {
+    yoke_table table =
+        yoke_table_begin(out, figure, NULL, "The most frequent confusions", "true class");
+    int classes = predictions->classes, at = next_confusion(predictions, -1);
+    for (int i = 0; i < CONFUSIONS && at >= 0; i++, at = next_confusion(predictions, at)) {
+        int64_t count = predictions->counts[at];
+        yoke_table_row(&table, CLASS(predictions, at / classes));
+        yoke_table_cell(&table, "taken for", CLASS(predictions, at % classes));
+        yoke_table_cell(&table, "rows", COUNT(count));
         yoke_table_cell(&table, "% of the class",
-                        SHARE(at.count, yoke_class_rows(predictions, at.label)));
+                        SHARE(count, yoke_class_rows(predictions, at / classes)));
     }
     yoke_table_end(&table);
 }
 
 /* Zeros stay empty. */
-static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
-    yoke_table table = yoke_data_begin(out, "confusion", "true class");
+static void write_counts(yoke_html *out, const yoke_predictions *predictions, const char *figure) {
+    yoke_table table =
+        yoke_table_begin(out, figure, "Data", WORDS("confusion", "caption"), "true class");
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
     for (int label = 0; label < predictions->classes; label++) {
@@ -140,23 +135,24 @@ static void write_counts(yoke_html *out, const yoke_predictions *predictions) {
 }
 
 static void write_confusion(yoke_html *out, const yoke_predictions *predictions) {
-    confusion most = before_all;
-    bool any = next_confusion(predictions, &most), drawn = predictions->classes <= YOKE_CLASSES_MAX;
+    int classes = predictions->classes, most = next_confusion(predictions, -1);
+    bool any = most >= 0, drawn = classes <= YOKE_CLASSES_MAX;
     int64_t wrong = 0;
-    for (int label = 0; label < predictions->classes; label++)
+    for (int label = 0; label < classes; label++)
         wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
     const char *title =
-        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most.label),
-                   CLASS(predictions, most.predicted))
+        any ? TEXT("Most often the model takes %.80s for %.80s", CLASS(predictions, most / classes),
+                   CLASS(predictions, most % classes))
             : "The model confuses no two classes";
     yoke_section_begin(out, "confusion", title, false);
     if (any)
-        yoke_say(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(most.count), COUNT(wrong),
-                 PERCENT((double)most.count, (double)wrong));
+        SAY(out, "%s: %s of the %s wrong rows (%s).", title, COUNT(predictions->counts[most]),
+            COUNT(wrong), PERCENT((double)predictions->counts[most], (double)wrong));
     else
-        yoke_say(out, "%s.", title);
-    if (drawn) write_counts(out, predictions);
-    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions);
+        SAY(out, "%s.", title);
+    const char *figure = drawn ? "confusion" : NULL; /* before the first table */
+    if (classes > TABLE_CLASSES) write_confusions(out, predictions, figure);
+    if (drawn) write_counts(out, predictions, classes > TABLE_CLASSES ? NULL : figure);
     yoke_section_end(out, "confusion", drawn ? "" : "The matrix shows at most 100 classes.");
 }
 
@@ -175,7 +171,7 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
              PERCENT(worst->probability, 1));
     yoke_section_begin(out, "misclassified", title, true);
-    yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
+    SAY(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
     yoke_table table = yoke_data_begin(out, "misclassified", "row");
     for (const yoke_misclassified *wrong = worst; wrong < worst + predictions->misclassified;
          wrong++) {

@@ -96,8 +96,8 @@ static void say_ends(yoke_html *out, const curve_lines *lines) {
         if (line == lines->all + 4) return;
         const char *begin =
             TEXT("from %s at step %s to ", NUMBER(first->value), COUNT(first->step));
-        yoke_say(out, "%s: %s%s at step %s.", line->label, first == last ? "" : begin,
-                 NUMBER(last->value), COUNT(last->step));
+        SAY(out, "%s: %s%s at step %s.", line->label, first == last ? "" : begin,
+            NUMBER(last->value), COUNT(last->step));
     }
 }
 
@@ -107,8 +107,8 @@ static void say_best(yoke_html *out, const curve_line *tests, double sign) {
     for (const yoke_report_point *point = best; point <= last; point++)
         if (sign * point->value > sign * best->value) best = point;
     if (sign * best->value > sign * last->value)
-        yoke_say(out, "%s is best at step %s, with %s, and worse at the end.", tests->label,
-                 COUNT(best->step), NUMBER(best->value));
+        SAY(out, "%s is best at step %s, with %s, and worse at the end.", tests->label,
+            COUNT(best->step), NUMBER(best->value));
 }
 
 /* A row for each step at which a line has a point: the smallest of those that come next. Returns
@@ -134,10 +134,11 @@ static int write_rows(curve_lines lines, yoke_table *table, int stride) {
     }
 }
 
-static void write_table(yoke_html *out, const curve_lines *lines, const char *y_name) {
+static void write_table(yoke_html *out, const curve_lines *lines, const char *id,
+                        const char *y_name) {
     int stride = 1 + write_rows(*lines, NULL, 1) * lines->count / CELLS_MAX;
     const char *summary = stride > 1 ? TEXT("Data, one row of %d", stride) : "Data";
-    yoke_table table = yoke_table_begin(out, summary, y_name, "step");
+    yoke_table table = yoke_table_begin(out, id, summary, y_name, "step");
     for (int i = 0; i < lines->count; i++)
         yoke_table_column(&table, lines->all[i].label);
     (void)write_rows(*lines, &table, stride);
@@ -164,11 +165,10 @@ static void write_section(yoke_html *out, const yoke_report *report, const curve
         FOR_MODES (report, other)
             say_same_bits(out, report, other);
     if (alone && kind == YOKE_REPORT_IMAGES && mode->images_per_second.value > 0)
-        yoke_say(out, "A step of median length trains %s images a second.",
-                 NUMBER(mode->images_per_second.value));
+        SAY(out, "A step of median length trains %s images a second.",
+            NUMBER(mode->images_per_second.value));
     if (together) say_best(out, &lines->all[1], loss ? -1 : 1);
-    yoke_chart(out, id);
-    write_table(out, lines, together && loss ? "loss" : WORDS(name, "caption"));
+    write_table(out, lines, id, together && loss ? "loss" : WORDS(name, "caption"));
     if (alone && mode->point_steps > 1 && !(tests && kind <= YOKE_REPORT_ACCURACY))
         snprintf(mean, sizeof mean, "A point%s is the mean of %llu steps.",
                  together ? " of the training batches" : "", (unsigned long long)mode->point_steps);
@@ -190,20 +190,20 @@ void yoke_section_curves(yoke_html *out, const yoke_report *report) {
 void yoke_section_rates(yoke_html *out, const yoke_report *report) {
     const yoke_lr_find_result *test = report->rates;
     bool found = test != NULL && test->suggested >= 0;
-    if (test != NULL && test->count < 2) yoke_say(out, "There is %s.", test->text);
+    if (test != NULL && test->count < 2) SAY(out, "There is %s.", test->text);
     if (test == NULL || test->count < 2) return;
     const char *title = found ? TEXT("The smoothed loss falls fastest at a rate of %s",
                                      SCIENTIFIC(test->suggestion))
                               : "Loss by learning rate";
     yoke_section_begin(out, "rates", title, false);
-    yoke_say(out, found ? "%s." : "There is %s.", found ? title : test->text);
+    SAY(out, found ? "%s." : "There is %s.", found ? title : test->text);
     if (found && test->cautious < test->suggestion)
-        yoke_say(out,
-                 "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
-                 "smoothed loss.",
-                 SCIENTIFIC(test->cautious));
-    yoke_chart(out, "rates");
-    yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
+        SAY(out,
+            "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
+            "smoothed loss.",
+            SCIENTIFIC(test->cautious));
+    yoke_table table =
+        yoke_table_begin(out, "rates", "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
         yoke_table_row(&table, SCIENTIFIC(test->learning_rates[i]));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));

@@ -43,36 +43,24 @@ void yoke_section_end(yoke_html *out, const char *words, const char *more) {
     yoke_html_write(out, "</section>");
 }
 
-void yoke_say(yoke_html *out, const char *format, ...) {
-    char text[YOKE_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    yoke_html_write(out, "<p>%s</p>", text);
-}
-
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what) {
-    if (all > most) yoke_say(out, "Only the first %d of %d %s are drawn.", most, all, what);
-}
-
-void yoke_chart(yoke_html *out, const char *figure) {
-    yoke_html_write(out, "<div class=\"chart\" data-figure=\"%s\"></div>", figure);
+    if (all > most) SAY(out, "Only the first %d of %d %s are drawn.", most, all, what);
 }
 
 /* Tables. */
 
-yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
-                            const char *first_column) {
+yoke_table yoke_table_begin(yoke_html *out, const char *figure, const char *summary,
+                            const char *caption, const char *first_column) {
     yoke_table table = {.out = out, .summary = summary};
+    if (figure != NULL)
+        yoke_html_write(out, "<div class=\"chart\" data-figure=\"%s\"></div>", figure);
     snprintf(table.caption, sizeof table.caption, "%s", caption);
     yoke_table_column(&table, first_column);
     return table;
 }
 
 yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column) {
-    yoke_chart(out, figure);
-    return yoke_table_begin(out, "Data", WORDS(figure, "caption"), first_column);
+    return yoke_table_begin(out, figure, "Data", WORDS(figure, "caption"), first_column);
 }
 
 static char *copy_of(yoke_table *table, const char *text) {

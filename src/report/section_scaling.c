@@ -30,7 +30,7 @@ static int most_devices(const yoke_report *report) {
     return most;
 }
 
-void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
+bool yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
                     const yoke_report_mode **slow) {
     int most = most_devices(report);
     *fast = *slow = NULL;
@@ -41,11 +41,12 @@ void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_repor
         if (*fast == NULL || ms < yoke_mode_step_ms(*fast)) *fast = mode;
         if (*slow == NULL || ms > yoke_mode_step_ms(*slow)) *slow = mode;
     }
+    return yoke_are_apart(report, *fast, *slow);
 }
 
 void yoke_report_mark_ends(yoke_report *report) {
     const yoke_report_mode *fast, *slow;
-    yoke_find_ends(report, false, &fast, &slow);
+    (void)yoke_find_ends(report, false, &fast, &slow);
     for (int i = 0; i < report->mode_count; i++)
         report->modes[i].first = &report->modes[i] == fast || &report->modes[i] == slow;
 }
@@ -64,22 +65,18 @@ double yoke_mode_step_ms(const yoke_report_mode *mode) {
 static void say_step_time(yoke_html *out, const yoke_report *report, const yoke_report_mode *fast,
                           const yoke_report_mode *slow) {
     if (fast == NULL || fast == slow) return;
-    yoke_say(out, "On %d devices a step takes %s in %s and %s in %s: %s more.", fast->devices,
-             MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name,
-             PERCENT(slow->step_ms.value - fast->step_ms.value, fast->step_ms.value));
+    SAY(out, "On %d devices a step takes %s in %s and %s in %s: %s more.", fast->devices,
+        MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name,
+        PERCENT(slow->step_ms.value - fast->step_ms.value, fast->step_ms.value));
     if (yoke_are_apart(report, fast, slow)) return;
-    yoke_say(out, report->no_verdict
-                      ? "The race was disturbed or too short: it does not say which is faster."
-                      : "Their intervals overlap: this run does not say which is faster.");
+    SAY(out, report->no_verdict
+                 ? "The race was disturbed or too short: it does not say which is faster."
+                 : "Their intervals overlap: this run does not say which is faster.");
 }
 
-/* N devices train N times as fast as the first mode on one device. Their step is as long as that of
- * one where each keeps its rows, as in simulations, and 1 / N of it where they share a batch. */
-static double ideal_of(const yoke_report *report, double one, bool throughput, int devices) {
-    if (throughput) return one * devices;
-    return report->simulated ? one : one / devices;
-}
-
+/* Ideally N devices train N times as fast as the first mode on one device. Their step is as long as
+ * that of one where each keeps its rows, as in simulations, and 1 / N of it where they share a
+ * batch. */
 static void write_table(yoke_html *out, const yoke_report *report, bool throughput,
                         const yoke_report_mode *ideal) {
     yoke_table table = yoke_data_begin(out, throughput ? "throughput" : "step-time", "devices");
@@ -92,7 +89,8 @@ static void write_table(yoke_html *out, const yoke_report *report, bool throughp
                 yoke_table_cell(&table, mode->name, INTERVAL(figure_of(mode, throughput)));
         if (ideal == NULL) continue;
         double one = figure_of(ideal, throughput).value;
-        yoke_table_cell(&table, "ideal", NUMBER(ideal_of(report, one, throughput, count)));
+        double more = throughput ? count : report->simulated ? 1 : 1.0 / count;
+        yoke_table_cell(&table, "ideal", NUMBER(one * more));
     }
     yoke_table_end(&table);
 }
@@ -107,13 +105,13 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
     FOR_MODES (report, mode)
         if (one == NULL && mode->devices == 1 && mode->step_ms.value > 0) one = mode;
     const yoke_report_mode *ideal = most >= 2 && most <= IDEAL_MAX ? one : NULL;
-    yoke_find_ends(report, false, &fast, &slow);
+    bool apart = yoke_find_ends(report, false, &fast, &slow);
     const char *plural = most == 1 ? "" : "s";
     yoke_words(id, "title", title);
-    if (yoke_are_apart(report, fast, slow) && throughput)
+    if (apart && throughput)
         snprintf(title, sizeof title, "%s is %s times as fast as %s on %d device%s", fast->name,
                  DECIMAL(slow->step_ms.value / fast->step_ms.value, 2), slow->name, most, plural);
-    else if (yoke_are_apart(report, fast, slow))
+    else if (apart)
         snprintf(title, sizeof title, "A step takes %s in %s and %s in %s on %d device%s",
                  MS(fast->step_ms.value), fast->name, MS(slow->step_ms.value), slow->name, most,
                  plural);
@@ -121,12 +119,12 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
     if (!throughput)
         say_step_time(out, report, fast, slow);
     else if (one != NULL && fast != NULL && most > 1)
-        yoke_say(out,
-                 "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
-                 "one; the ideal is %d times.",
-                 most, fast->name, NUMBER(fast->images_per_second.value),
-                 NUMBER(fast->images_per_second.value / one->images_per_second.value),
-                 NUMBER(one->images_per_second.value), one->name, most);
+        SAY(out,
+            "On %d devices %s trains %s images a second, %s times as many as the %s of %s on "
+            "one; the ideal is %d times.",
+            most, fast->name, NUMBER(fast->images_per_second.value),
+            NUMBER(fast->images_per_second.value / one->images_per_second.value),
+            NUMBER(one->images_per_second.value), one->name, most);
     write_table(out, report, throughput, ideal);
     snprintf(title, sizeof title, "A point, or the end of a bar, is %s%s%s.%s%s%s",
              report->simulated ? "a simulated step" : "the median of the rounds",
@@ -146,7 +144,7 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
     const char *title = report->mode_count == 1 ? "The run" : "All runs";
     if (report->rates != NULL || report->mode_count == 0) return; /* a range test is no run */
     yoke_section_begin(out, "runs", title, true);
-    yoke_table table = yoke_table_begin(out, NULL, title, "run");
+    yoke_table table = yoke_table_begin(out, NULL, NULL, title, "run");
     FOR_MODES (report, mode) {
         yoke_report_interval step_ms = mode->step_ms;
         if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;

@@ -48,21 +48,21 @@ static void say_shown_step(yoke_html *out, const yoke_report *report,
                            const yoke_report_mode *mode) {
     const yoke_report_lane *waiter = NULL;
     const yoke_report_span *longest = NULL;
-    FOR_DEVICES(mode, lane)
-    FOR_SPANS (lane, span) {
-        if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
-            (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
-            continue;
-        longest = span;
-        waiter = lane;
-    }
+    FOR_DEVICES (mode, lane)
+        FOR_SPANS (lane, span) {
+            if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS ||
+                (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest)))
+                continue;
+            longest = span;
+            waiter = lane;
+        }
     bool waits = longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms;
-    yoke_say(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
-             mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
-             !waits ? "No device waits for long."
-                    : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
-                           waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
-                           longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
+    SAY(out, "%s: this step takes %s%s. %s", LABEL(report, mode), MS(mode->shown_ms),
+        mode->median_ms > 0 ? TEXT(" (median %s)", MS(mode->median_ms)) : "",
+        !waits ? "No device waits for long."
+               : TEXT("The longest wait is %s, on %s%s%s%s.", MS(yoke_report_span_ms(longest)),
+                      waiter->name, longest->cause_lane >= 0 ? ", " : "", CAUSE(mode, longest),
+                      longest->cause_lane < 0 && report->simulated ? ", for its link" : ""));
 }
 
 static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,
@@ -102,8 +102,8 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     int rows = table.row_count;
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_LANES_MAX, lanes, "lanes");
-    if (shortest > 0) yoke_say(out, "Spans shorter than %s are not drawn.", MS(shortest));
-    if (spans > rows) yoke_say(out, "The table has %d of the %d spans.", rows, spans);
+    if (shortest > 0) SAY(out, "Spans shorter than %s are not drawn.", MS(shortest));
+    if (spans > rows) SAY(out, "The table has %d of the %d spans.", rows, spans);
     yoke_section_end(out, report->simulated ? "simulated" : "timeline", "");
 }
 
@@ -125,7 +125,7 @@ static int next_stage(const yoke_report *report, int stage) {
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
     int count = 0;
-    FOR_DEVICES(mode, lane) {
+    FOR_DEVICES (mode, lane) {
         sum += lane->stage_ms[stage];
         count++;
     }
@@ -144,37 +144,31 @@ static void say_stages(yoke_html *out, const yoke_report *report, const yoke_rep
     const yoke_report_lane *root = &mode->lanes[0];
     double root_ms = yoke_account_activity_ms(root->stage_ms, YOKE_COMMUNICATES);
     double mean_ms = yoke_mode_activity_ms(mode, YOKE_COMMUNICATES);
-    yoke_say(out,
-             "%s: of the %s of a step a device computes for %s, communicates for %s, waits for %s "
-             "and is idle for %s.",
-             LABEL(report, mode), MS(mode->mean_step_ms),
-             MS(yoke_mode_activity_ms(mode, YOKE_COMPUTES)), MS(mean_ms),
-             MS(yoke_mode_activity_ms(mode, YOKE_WAITS)),
-             MS(yoke_mode_activity_ms(mode, YOKE_IDLES)));
+    SAY(out,
+        "%s: of the %s of a step a device computes for %s, communicates for %s, waits for %s "
+        "and is idle for %s.",
+        LABEL(report, mode), MS(mode->mean_step_ms), MS(yoke_mode_activity_ms(mode, YOKE_COMPUTES)),
+        MS(mean_ms), MS(yoke_mode_activity_ms(mode, YOKE_WAITS)),
+        MS(yoke_mode_activity_ms(mode, YOKE_IDLES)));
     if (root->kind == YOKE_LANE_DEVICE && root_ms >= 0.05 * mode->mean_step_ms &&
         root_ms >= 1.1 * mean_ms)
-        yoke_say(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
-                 root->name, MS(root_ms));
+        SAY(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
+            root->name, MS(root_ms));
 }
 
-/* How much of the step a device computes in the slowest and in the fastest mode. */
-static void write_stages_title(const yoke_report *report, char title[YOKE_TEXT_BYTES]) {
-    const yoke_report_mode *fast, *slow;
-    yoke_find_ends(report, true, &fast, &slow);
-    snprintf(title, YOKE_TEXT_BYTES, "Stages of a step");
-    if (slow != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step", COMPUTED(slow));
-    else if (yoke_are_apart(report, fast, slow))
-        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step in %s, for %s in %s",
-                 COMPUTED(slow), slow->name, COMPUTED(fast), fast->name);
-}
-
+/* The title says how much of the step a device computes, in the slowest and in the fastest mode. */
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
+    const yoke_report_mode *fast, *slow;
+    bool apart = yoke_find_ends(report, true, &fast, &slow);
     int said = 0;
-    char title[YOKE_TEXT_BYTES];
     if (next_stage(report, -1) < 0) return;
-    write_stages_title(report, title);
-    yoke_section_begin(out, "stages", title, false);
+    yoke_section_begin(out, "stages",
+                       slow != NULL && report->mode_count == 1
+                           ? TEXT("A device computes for %s of a step", COMPUTED(slow))
+                       : apart ? TEXT("A device computes for %s of a step in %s, for %s in %s",
+                                      COMPUTED(slow), slow->name, COMPUTED(fast), fast->name)
+                               : "Stages of a step",
+                       false);
     FOR_MODES (report, mode)
         if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
     yoke_table table = yoke_data_begin(out, "stages", "run");
@@ -189,7 +183,7 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
         yoke_table_cell(&table, "sum", NUMBER(sum));
     }
     yoke_table_end(&table);
-    table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
+    table = yoke_table_begin(out, NULL, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
         yoke_table_row(&table, yoke_account_name(s));
         yoke_table_cell(&table, "what happens", yoke_account_meaning(s));
@@ -209,18 +203,18 @@ static double busy_ms(const yoke_report_lane *lane) {
 
 static void say_devices(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
     const yoke_report_lane *most = NULL, *least = NULL;
-    FOR_DEVICES(mode, lane) {
+    FOR_DEVICES (mode, lane) {
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
     if (most == least) return;
     if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
-        yoke_say(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
-                 PERCENT(busy_ms(most), mode->mean_step_ms));
+        SAY(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
+            PERCENT(busy_ms(most), mode->mean_step_ms));
     else
-        yoke_say(out, "%s: %s computes most, for %s of the step; %s least, for %s.",
-                 LABEL(report, mode), most->name, PERCENT(busy_ms(most), mode->mean_step_ms),
-                 least->name, PERCENT(busy_ms(least), mode->mean_step_ms));
+        SAY(out, "%s: %s computes most, for %s of the step; %s least, for %s.", LABEL(report, mode),
+            most->name, PERCENT(busy_ms(most), mode->mean_step_ms), least->name,
+            PERCENT(busy_ms(least), mode->mean_step_ms));
 }
 
 void yoke_section_devices(yoke_html *out, const yoke_report *report) {
@@ -233,7 +227,7 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     yoke_table table = yoke_data_begin(out, "devices", "");
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
-        FOR_DEVICES(mode, lane) {
+        FOR_DEVICES (mode, lane) {
             if (devices++ >= YOKE_DEVICES_MAX) continue;
             yoke_table_row(&table, TEXT("%s, %s", LABEL(report, mode), lane->name));
             double sum = 0;

@@ -48,11 +48,8 @@ void yoke_section_end(yoke_html *out, const char *words, const char *more);
 /* An entry of words.txt, "SECTION.PART"; "": there is none. Returns text. */
 const char *yoke_words(const char *section, const char *part, char text[YOKE_TEXT_BYTES]);
 #define WORDS(section, part) yoke_words(section, part, (char[YOKE_TEXT_BYTES]){0})
-void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
-/* The place of a figure alone. */
-void yoke_chart(yoke_html *out, const char *figure);
 
 /* A table. Columns without a cell are left out. */
 #define YOKE_COLUMNS_MAX (YOKE_CLASSES_MAX + 2)
@@ -64,9 +61,10 @@ typedef struct yoke_table {
     char *(*rows)[YOKE_COLUMNS_MAX]; /* [row_count]: a name, then cells */
     int column_count, row_count;
 } yoke_table;
-yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
-                            const char *first_column);
-/* The place of a figure, then its data, which open at a click; their caption is in words.txt. */
+/* figure: the table has its data, and its place comes before; NULL: none. */
+yoke_table yoke_table_begin(yoke_html *out, const char *figure, const char *summary,
+                            const char *caption, const char *first_column);
+/* The data of a figure, which open at a click; their caption is in words.txt. */
 yoke_table yoke_data_begin(yoke_html *out, const char *figure, const char *first_column);
 int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
 void yoke_table_row(yoke_table *table, const char *name);
@@ -93,6 +91,7 @@ void yoke_table_end(yoke_table *table); /* writes it */
 #define SCIENTIFIC(value) yoke_scientific(value, (char[YOKE_NUMBER_BYTES]){0})
 #define COUNT(value) DECIMAL((double)(value), 0)
 #define BYTES(value) yoke_text_bytes(value, (char[64]){0}, 64)
+#define SAY(out, ...) yoke_html_write(out, "<p>%s</p>", TEXT(__VA_ARGS__))
 #define TEXT(...) yoke_text((char[YOKE_TEXT_BYTES]){0}, YOKE_TEXT_BYTES, __VA_ARGS__)
 #define MS(value) TEXT("%s ms", NUMBER(value))
 #define PERCENT(part, whole) TEXT("%s %%", COUNT((whole) > 0 ? 100 * (part) / (whole) : 0))
@@ -117,8 +116,9 @@ const char *yoke_class_name(const yoke_predictions *predictions, int index, char
 
 /* Facts of a report. */
 
-/* The shortest and the longest step on the largest number of devices; NULL: none. */
-void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
+/* The shortest and the longest step on the largest number of devices; NULL: none. True: they are
+ * apart. */
+bool yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
                     const yoke_report_mode **slow);
 double yoke_mode_step_ms(const yoke_report_mode *mode);
 /* Whether the intervals say that one of them is faster. */
@@ -127,9 +127,16 @@ bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
 /* The mean over the mode's devices. */
 double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage);
 double yoke_mode_activity_ms(const yoke_report_mode *mode, yoke_activity activity);
-/* Of one place, or of the place with the most of them; what NULL: of every kind. */
+/* At one place; what NULL: of every kind. */
 double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, const char *what);
-const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but);
+typedef struct yoke_place {
+    const char *where; /* NULL: there is none */
+    double bytes;
+} yoke_place;
+typedef struct yoke_extremes {
+    yoke_place most, next, least; /* next: after the most */
+} yoke_extremes;
+yoke_extremes yoke_find_extremes(const yoke_report_amounts *amounts);
 /* Spans shorter than this are left out; 0: none. */
 double yoke_shortest_ms(yoke_html *out, const yoke_report *report);
 extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */

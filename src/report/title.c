@@ -13,14 +13,11 @@
 
 /* More bytes over the busiest link. */
 static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
-    if (fast->links.count == 0 || slow->links.count == 0) return false;
-    const char *busiest = yoke_most_bytes(&slow->links, NULL);
-    double most = yoke_bytes_at(&slow->links, busiest, NULL);
-    double others = yoke_bytes_at(&fast->links, yoke_most_bytes(&fast->links, NULL), NULL);
-    const char *next = yoke_most_bytes(&slow->links, busiest);
+    yoke_extremes own = yoke_find_extremes(&slow->links), other = yoke_find_extremes(&fast->links);
+    double most = own.most.bytes, others = other.most.bytes;
     if (!(others > 0) || most / others < WORTH) return false;
-    bool root = strcmp(busiest, slow->links.rows[0].where) == 0 && next != NULL &&
-                most > WORTH * yoke_bytes_at(&slow->links, next, NULL);
+    bool root = own.most.where == slow->links.rows[0].where && own.next.where != NULL &&
+                most > WORTH * own.next.bytes;
     const char *times = DECIMAL(most / others, 1), *whose = root ? "the root's" : "its busiest";
     if (strcmp(times, "2") == 0)
         snprintf(text, 160, ": %s link carries twice as much", whose);
@@ -64,12 +61,12 @@ static void say_stage(const yoke_report_mode *fast, const yoke_report_mode *slow
 static bool say_modes(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
     const yoke_report_mode *fast, *slow;
     char reason[160] = "";
-    yoke_find_ends(report, true, &fast, &slow);
+    (void)yoke_find_ends(report, true, &fast, &slow);
     /* Of several that are as fast, ddp: it is what one uses. */
-    for (int i = 0; i < report->mode_count && fast != NULL; i++)
-        if (report->modes[i].first && strcmp(report->modes[i].name, "ddp") == 0 &&
-            !yoke_are_apart(report, fast, &report->modes[i]))
-            fast = &report->modes[i];
+    FOR_MODES (report, mode)
+        if (fast != NULL && mode->first && strcmp(mode->name, "ddp") == 0 &&
+            !yoke_are_apart(report, fast, mode))
+            fast = mode;
     if (!yoke_are_apart(report, fast, slow)) return false;
     if (say_links(fast, slow, reason))
         say_python(fast, slow, reason);

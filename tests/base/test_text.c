@@ -179,6 +179,20 @@ static void numbers_have_three_digits_and_a_point(void **state) {
     }
 }
 
+static void a_text_grows_by_what_is_appended(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t length = 0, capacity = 0;
+    assert_true(yoke_text_append(&text, &length, &capacity, "", 0));
+    assert_string_equal(text, "");
+    for (size_t i = 0; i < 1000; i++)
+        assert_true(yoke_text_append(&text, &length, &capacity, "abc", i % 4));
+    assert_int_equal(length, 1500);
+    assert_int_equal(strlen(text), 1500);
+    assert_memory_equal(text, "aababcaab", 9);
+    yoke_free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_parse_as_a_whole_or_fail),
@@ -188,6 +202,7 @@ int main(void) {
         cmocka_unit_test(a_misspelled_name_finds_the_right_one),
         cmocka_unit_test(another_word_finds_nothing),
         cmocka_unit_test(bytes_are_readable),
+        cmocka_unit_test(a_text_grows_by_what_is_appended),
         cmocka_unit_test(numbers_have_three_digits_and_a_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,8 @@ static void json_cannot_end_its_element(void **state) {
     (void)state;
     yoke_html out = {0};
     yoke_html_json(&out, "{\"</script>\":\"<!--&\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA\\\"\"}");
-    expect(&out, "{\"\\u003c/script\\u003e\":\"\\u003c!--\\u0026\\u2028\\u2029\xE2\x80\xAA\\\"\"}");
+    expect(&out, "{\"\\u003c/"
+                 "script\\u003e\":\"\\u003c!--\\u0026\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA\\\"\"}");
 }
 
 static void long_texts_have_room(void **state) {

@@ -109,7 +109,7 @@ static void bytes_over_links_are_those_that_the_file_names(void **state) {
                                                                      ",\"sent\":3") "]}");
     const yoke_report_mode *mode = &report.modes[0];
     assert_int_equal(mode->links.count, 2);
-    assert_string_equal(mode->links.rows[0].what, YOKE_REPORT_OUT);
+    assert_string_equal(mode->links.rows[0].what, "out");
     assert_float_equal(mode->links.rows[0].bytes, 10, 0);
     assert_float_equal(mode->links.rows[1].bytes, 90, 0);
     assert_int_equal(mode->moved.count, 0); /* the spans show transfers, not copies */

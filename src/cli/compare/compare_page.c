@@ -16,11 +16,9 @@
 /* The engines have read the option. */
 static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
     yoke_link link;
-    char text[YOKE_LINK_BYTES];
     if (setup->link[0] == '\0') return YOKE_OK;
     TRY(yoke_link_parse(&link, setup->link));
-    snprintf(report->link, sizeof report->link, "%s", yoke_link_describe(&link, text));
-    yoke_report_add_fact(report, "link", "%s, modelled", report->link);
+    yoke_report_add_fact(report, "link", "%s, modelled", yoke_link_describe(&link, report->link));
     return YOKE_OK;
 }
 
