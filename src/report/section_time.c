@@ -162,9 +162,7 @@ static void write_stages_title(const yoke_report *report, char title[YOKE_TEXT_B
     const yoke_report_mode *fast, *slow;
     yoke_find_ends(report, true, &fast, &slow);
     snprintf(title, YOKE_TEXT_BYTES, "Stages of a step");
-    if (slow != NULL && report->mode_count == 1)
-        snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step", COMPUTED(slow));
-    else if (yoke_are_apart(report, fast, slow))
+    if (yoke_are_apart(report, fast, slow))
         snprintf(title, YOKE_TEXT_BYTES, "A device computes for %s of a step in %s, for %s in %s",
                  COMPUTED(slow), slow->name, COMPUTED(fast), fast->name);
 }
@@ -213,11 +211,7 @@ static void say_devices(yoke_html *out, const yoke_report *report, const yoke_re
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
-    if (most == least) return;
-    if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
-        yoke_say(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
-                 PERCENT(busy_ms(most), mode->mean_step_ms));
-    else
+    if (most != least && busy_ms(most) - busy_ms(least) >= 0.02 * mode->mean_step_ms)
         yoke_say(out, "%s: %s computes most, for %s of the step; %s least, for %s.",
                  LABEL(report, mode), most->name, PERCENT(busy_ms(most), mode->mean_step_ms),
                  least->name, PERCENT(busy_ms(least), mode->mean_step_ms));

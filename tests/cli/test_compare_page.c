@@ -105,7 +105,8 @@ static void each_number_of_a_mode_has_one_value_on_the_page(void **state) {
     compare_result result = {
         .setup = {.device_count = 2}, .modes = &mode, .mode_count = 1, .interval = true};
     static const char *const wanted[] = {
-        "dp python: this step takes 9.00 ms (median 8.00 ms). The longest wait is 7.00 ms, on cpu:1, "
+        "dp python: this step takes 9.00 ms (median 8.00 ms). The longest wait is 7.00 ms, on "
+        "cpu:1, "
         "while cpu:0 runs reduce.",
         "dp python: of the 8.00 ms of a step a device computes for 0 ms, communicates for "
         "3.00 ms, waits for 2.50 ms and is idle for 2.50 ms.",
