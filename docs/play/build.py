@@ -130,6 +130,8 @@ def page():
 
 
 def main():
+    if len(sys.argv) > 2 or sys.argv[-1].startswith("-"):
+        sys.exit(__doc__)
     if compiler() is None:
         sys.exit(f"build.py: needs clang, and {LIBRARIES}/libc.a of the package wasi-libc")
     target = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "index.html"

@@ -192,7 +192,7 @@ void print_epoch(FILE *out, const yoke_event *epoch, bool tests, const char *hea
 
 void print_stages(FILE *out, const yoke_trace *trace) {
     yoke_stage_summary rows[YOKE_STAGE_COUNT];
-    bool waits = false, timed = false;
+    bool waits = false, timed = false, starved = false;
     for (int i = 0; i < YOKE_STAGE_COUNT; i++)
         rows[i].struct_size = sizeof rows[i];
     int count = yoke_trace_summarize(trace, rows, YOKE_STAGE_COUNT);
@@ -204,6 +204,7 @@ void print_stages(FILE *out, const yoke_trace *trace) {
         if (rows[i].stage == YOKE_STAGE_EVALUATE) continue; /* not part of a step */
         waits |= rows[i].stage == YOKE_STAGE_WAIT;
         timed |= rows[i].stage == YOKE_STAGE_FORWARD;
+        starved |= rows[i].stage == YOKE_STAGE_LOAD && rows[i].share > 1;
         fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
                 100 * rows[i].share);
         if (rows[i].bytes > 0)
@@ -215,6 +216,9 @@ void print_stages(FILE *out, const yoke_trace *trace) {
     }
     fprintf(out, "  share: of the time of all steps; long steps count in it, not in the median\n");
     if (waits) fprintf(out, "  wait: a device waits for another one, or for its link\n");
+    if (starved)
+        fprintf(out, "  load: the wait for a batch, before the step and not a part of it; here the "
+                     "longer one\n");
     if (!timed)
         fprintf(out,
                 "  gather: until the GPUs are done; with --trace or --live they time their own "

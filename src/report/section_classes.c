@@ -76,7 +76,7 @@ static void write_classes(yoke_html *out, const yoke_predictions *predictions) {
     if (least < 0) least = best = 0;
     int64_t own = yoke_class_count(predictions, least, least);
     yoke_section_begin(out, "classes",
-                       TEXT("%s %% of the test rows are right; least of class %.80s: %s %%",
+                       TEXT("%s %% of the test rows are right, of class %.80s only %s %%",
                             SHARE(right, rows), CLASS(predictions, least),
                             SHARE(own, yoke_class_rows(predictions, least))),
                        false);

@@ -163,11 +163,9 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     int said = 0;
     if (next_stage(report, -1) < 0) return;
     yoke_section_begin(out, "stages",
-                       slow != NULL && report->mode_count == 1
-                           ? TEXT("A device computes for %s of a step", COMPUTED(slow))
-                       : apart ? TEXT("A device computes for %s of a step in %s, for %s in %s",
-                                      COMPUTED(slow), slow->name, COMPUTED(fast), fast->name)
-                               : "Stages of a step",
+                       apart ? TEXT("A device computes for %s of a step in %s, for %s in %s",
+                                    COMPUTED(slow), slow->name, COMPUTED(fast), fast->name)
+                             : "Stages of a step",
                        false);
     FOR_MODES (report, mode)
         if (has_stages(mode) && said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
@@ -207,11 +205,7 @@ static void say_devices(yoke_html *out, const yoke_report *report, const yoke_re
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
-    if (most == least) return;
-    if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
-        SAY(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
-            PERCENT(busy_ms(most), mode->mean_step_ms));
-    else
+    if (most != least && busy_ms(most) - busy_ms(least) >= 0.02 * mode->mean_step_ms)
         SAY(out, "%s: %s computes most, for %s of the step; %s least, for %s.", LABEL(report, mode),
             most->name, PERCENT(busy_ms(most), mode->mean_step_ms), least->name,
             PERCENT(busy_ms(least), mode->mean_step_ms));

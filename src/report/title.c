@@ -7,9 +7,21 @@
 #include "base/base.h"
 #include "report/sections.h"
 
-#define WORTH 1.1       /* times as many bytes: a reason */
+#define WORTH 1.1       /* times as many bytes, or as much time: a reason */
 #define WORTH_SHARE 0.3 /* of what one mode is slower, in one stage: a reason */
-#define ALIKE 1.1       /* times as much time: two reasons cost alike */
+
+/* Beside what carries more: Python, where it costs the root as much. Alone, where it costs more. */
+static void say_python(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
+    if (fast->lane_count == 0 || slow->lane_count == 0) return;
+    const double *less = fast->lanes[0].stage_ms, *more = slow->lanes[0].stage_ms;
+    double python = more[YOKE_STAGE_PYTHON] - less[YOKE_STAGE_PYTHON], links = 0;
+    for (int of = YOKE_COMMUNICATES; of <= YOKE_WAITS; of++)
+        links += yoke_account_activity_ms(more, of) - yoke_account_activity_ms(less, of);
+    if (!(python > 0) || links > WORTH * python) return;
+    size_t used = python > WORTH * links ? 0 : strlen(text);
+    snprintf(text + used, 160 - used, "%s the root spends %s more on Python",
+             used > 0 ? ", and" : ":", MS(python));
+}
 
 /* More bytes over the busiest link. */
 static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
@@ -23,20 +35,8 @@ static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow
         snprintf(text, 160, ": %s link carries twice as much", whose);
     else
         snprintf(text, 160, ": %s link carries %s times as much", whose, times);
+    say_python(fast, slow, text);
     return true;
-}
-
-/* Beside what carries more: Python, where it costs the root as much. Alone, where it costs more. */
-static void say_python(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
-    if (fast->lane_count == 0 || slow->lane_count == 0) return;
-    const double *less = fast->lanes[0].stage_ms, *more = slow->lanes[0].stage_ms;
-    double python = more[YOKE_STAGE_PYTHON] - less[YOKE_STAGE_PYTHON], links = 0;
-    for (int of = YOKE_COMMUNICATES; of <= YOKE_WAITS; of++)
-        links += yoke_account_activity_ms(more, of) - yoke_account_activity_ms(less, of);
-    if (!(python > 0) || links > ALIKE * python) return;
-    size_t used = python > ALIKE * links ? 0 : strlen(text);
-    snprintf(text + used, 160 - used, "%s the root spends %s more on Python",
-             used > 0 ? ", and" : ":", MS(python));
 }
 
 static double more_of(const yoke_report_mode *fast, const yoke_report_mode *slow, int stage) {
@@ -68,10 +68,7 @@ static bool say_modes(const yoke_report *report, char text[YOKE_TEXT_BYTES]) {
             !yoke_are_apart(report, fast, mode))
             fast = mode;
     if (!yoke_are_apart(report, fast, slow)) return false;
-    if (say_links(fast, slow, reason))
-        say_python(fast, slow, reason);
-    else
-        say_stage(fast, slow, reason);
+    if (!say_links(fast, slow, reason)) say_stage(fast, slow, reason);
     snprintf(text, YOKE_TEXT_BYTES, "%s %s, %s %s%s", slow->name, MS(yoke_mode_step_ms(slow)),
              fast->name, MS(yoke_mode_step_ms(fast)), reason);
     return true;

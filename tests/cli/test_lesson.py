@@ -152,7 +152,9 @@ class Refusals(Case):
 
     def test_answers_that_are_none(self):
         for number, value, text in ((7, "three", "a number of times"), (7, "3 km", "a number of times"),
-                                    (7, "nan", "a number of times"), (8, "perhaps", "yes or no"),
+                                    (7, "nan", "a number of times"), (7, "0x3", "a number of times"),
+                                    (7, "-3", "a number of times from 0 on"), (7, "1e999", "a number of times"),
+                                    (11, "-0", "a number of percent from 0 on"), (8, "perhaps", "yes or no"),
                                     (6, "ring,tree", "each of classic, ring, tree once"),
                                     (6, "ring,ring,tree", "once"), (6, "ring,tree,star", "once"),
                                     (7, "1" * 300, "at most 255 bytes")):
@@ -454,6 +456,19 @@ class Terminal(Case):
         self.assertEqual(places, sorted(places))
         entry = json.loads((self.folder / "r.json").read_text())["entries"][0]
         self.assertTrue(entry["prediction"]["right"] and entry["exercise"]["right"])
+
+    def test_a_line_that_is_too_long_is_no_answer(self):
+        code, shown = self.talk(["1" * 3000, "2 x", "1" * 255 + " times", "1.5"], "lesson", 7)
+        self.assertEqual(code, 0, shown)
+        self.assertEqual(shown.count("an answer has at most 255 bytes"), 2)
+        self.assertIn("2 x", shown)
+
+    def test_a_share_of_more_than_a_step_is_explained(self):
+        ended = self.run_ok("train", "--devices", "cpu", "--threads", 1, "--steps", 12, "--batch", 256, "--model", "mlp:width=8",
+                            "--augment", "crop-flip-cutout", "--color-jitter", "0.4,0.4,0.4,0.1", "--loader-threads", 1,
+                            "--dataset", "synthetic:3x32x32", "--evaluate-every", -1, "--no-cache")
+        self.assertRegex(ended.stdout, r"load +[\d.]+ ms +\d{3,}")
+        self.assertIn("load: the wait for a batch, before the step and not a part of it", ended.stdout)
 
     def test_a_student_who_gives_up(self):
         code, shown = self.talk(["much", "more", "many"], "lesson", 7)

@@ -48,9 +48,11 @@ static bool read_number(const lesson_question *question, lesson_answer *answer) 
     for (size_t length = strlen(given); length > 0 && isspace((unsigned char)given[length - 1]);)
         given[--length] = '\0';
     double factor = unit_factor(given, question->unit);
-    if (end == answer->text || !isfinite(answer->value) || factor == 0)
-        return WRONG("'%s' is no answer: it is a number of %s, as in 2.5", answer->text,
-                     question->unit);
+    size_t digits = strcspn(answer->text, "xX"); /* "2x" are 2 times; of "0x2" strtod reads a 2 */
+    if (end == answer->text || digits < (size_t)(end - answer->text) || signbit(answer->value) ||
+        !isfinite(answer->value) || factor == 0)
+        return WRONG("'%s' is no answer: it is a number of %s from 0 on, as in 2.5", answer->text,
+                     strcmp(question->unit, "%") == 0 ? "percent" : question->unit);
     answer->value *= factor;
     return true;
 }

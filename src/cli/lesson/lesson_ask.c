@@ -68,9 +68,9 @@ static yoke_status read_file(const lesson_row *lesson, const char *path, const c
     return status;
 }
 
-/* A line from the terminal; false: its end. */
-static bool read_line(char text[LESSON_ANSWER]) {
-    if (fgets(text, LESSON_ANSWER, stdin) == NULL) return false;
+/* A line from the terminal, or so much of it that it is too long; false: the end. */
+static bool read_line(char text[LESSON_ANSWER + 1]) {
+    if (fgets(text, LESSON_ANSWER + 1, stdin) == NULL) return false;
     size_t length = strcspn(text, "\r\n");
     bool whole = text[length] != '\0';
     text[length] = '\0';
@@ -91,7 +91,7 @@ static void prompt(const lesson_question *question) {
 
 static yoke_status ask_terminal(const lesson_question *question, lesson_answer *answer,
                                 bool *found) {
-    char text[LESSON_ANSWER];
+    char text[LESSON_ANSWER + 1];
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         prompt(question);
         if (!read_line(text)) return YOKE_OK;

@@ -45,17 +45,6 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
     return YOKE_OK;
 }
 
-/* Where the time goes, of the modes that the first picture compares. */
-static void add_sentences(yoke_report *report, const simulate_setup *setup,
-                          const simulate_runs *runs) {
-    char text[YOKE_SIMULATION_TEXT_BYTES];
-    for (int i = 0; i < runs->count; i++)
-        if (report->modes[i].first)
-            yoke_report_add_fact(
-                report, report->modes[i].name, "%s.",
-                yoke_simulation_describe(&runs->list[i], &setup->profile, &setup->topology, text));
-}
-
 /* Timelines of one device, and of the largest number of devices. */
 static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
                             const yoke_simulation *found, int most) {
@@ -76,13 +65,18 @@ static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
 static yoke_status fill(yoke_report *report, const simulate_setup *setup,
                         const simulate_runs *runs) {
     int most = runs->list[runs->count - 1].devices;
+    char text[YOKE_SIMULATION_TEXT_BYTES];
     report->simulated = true;
     snprintf(report->subject, sizeof report->subject, "%.40s on up to %d devices, simulated",
              setup->profile.model, most);
     for (int i = 0; i < runs->count; i++)
         TRY(add_mode(report, setup, &runs->list[i], most));
     yoke_report_mark_ends(report);
-    add_sentences(report, setup, runs);
+    for (int i = 0; i < runs->count; i++) /* where the time goes */
+        if (report->modes[i].first)
+            yoke_report_add_fact(
+                report, report->modes[i].name, "%s.",
+                yoke_simulation_describe(&runs->list[i], &setup->profile, &setup->topology, text));
     add_facts(report, setup);
     return YOKE_OK;
 }

@@ -717,7 +717,7 @@
             return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
         });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
-        const notes = cut ? [`This picture has the first ${room} devices of each run; the timeline shows more.`] : [];
+        const notes = cut ? [`This picture has the first ${room} devices of each run.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
