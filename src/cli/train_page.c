@@ -156,26 +156,21 @@ static const char *absent_text(const train_page *page, const yoke_predictions *f
            "split.";
 }
 
-/* What a page of a run has besides facts and notes. */
-typedef struct page_parts {
-    yoke_predictions predictions;
-    yoke_misclassified misclassified[TRAIN_PAGE_MISCLASSIFIED];
-} page_parts;
-
-static yoke_status fill_predictions(yoke_report *report, page_parts *parts,
-                                    const train_page *page) {
-    TRY(yoke_trainer_predictions(page->trainer, &parts->predictions));
-    for (int i = 0; i < parts->predictions.misclassified; i++) {
-        parts->misclassified[i].struct_size = sizeof parts->misclassified[i];
-        TRY(yoke_trainer_misclassified(page->trainer, i, &parts->misclassified[i]));
+static yoke_status fill_predictions(yoke_report *report, yoke_predictions *found,
+                                    yoke_misclassified *wrong, const train_page *page) {
+    TRY(yoke_trainer_predictions(page->trainer, found));
+    for (int i = 0; i < found->misclassified; i++) {
+        wrong[i] = (yoke_misclassified)YOKE_MISCLASSIFIED_INIT;
+        TRY(yoke_trainer_misclassified(page->trainer, i, &wrong[i]));
     }
-    report->predictions = &parts->predictions;
-    report->misclassified = parts->misclassified;
-    report->no_counts = absent_text(page, &parts->predictions);
+    report->predictions = found;
+    report->misclassified = wrong;
+    report->no_counts = absent_text(page, found);
     return YOKE_OK;
 }
 
-static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
+static yoke_status fill(yoke_report *report, yoke_predictions *found, yoke_misclassified *wrong,
+                        const train_page *page) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     TRY(yoke_trainer_summarize(page->trainer, &summary));
     if (page->found != NULL) summary.steps = (uint64_t)page->found->count;
@@ -186,11 +181,12 @@ static yoke_status fill(yoke_report *report, page_parts *parts, const train_page
     report->rates = page->found;
     if (page->found != NULL) return YOKE_OK;
     TRY(add_mode(report, page, &summary));
-    return fill_predictions(report, parts, page);
+    return fill_predictions(report, found, wrong, page);
 }
 
 yoke_status train_page_write(const char *path, const train_page *page) {
     yoke_report report = {0};
-    page_parts parts = {.predictions = YOKE_PREDICTIONS_INIT};
-    return yoke_report_finish(&report, fill(&report, &parts, page), path);
+    yoke_predictions found = YOKE_PREDICTIONS_INIT;
+    yoke_misclassified wrong[TRAIN_PAGE_MISCLASSIFIED];
+    return yoke_report_finish(&report, fill(&report, &found, wrong, page), path);
 }

@@ -30,19 +30,6 @@ static void put_number(yoke_json *json, const char *key, double value) {
  * %g a number, %d and %lld integers, %i true or false, %s a text. */
 static void put(yoke_json *json, const char *form, ...) __attribute__((format(printf, 2, 3)));
 
-static void put_value(yoke_json *json, const char *key, const char *sign, va_list *values) {
-    if (sign[1] == 'g')
-        put_number(json, key, va_arg(*values, double));
-    else if (sign[1] == 'd')
-        yoke_json_integer(json, key, va_arg(*values, int));
-    else if (sign[1] == 'l')
-        yoke_json_integer(json, key, va_arg(*values, long long));
-    else if (sign[1] == 'i')
-        yoke_json_boolean(json, key, va_arg(*values, int));
-    else
-        put_text(json, key, va_arg(*values, const char *));
-}
-
 static void put(yoke_json *json, const char *form, ...) {
     char text[32];
     va_list values;
@@ -52,12 +39,21 @@ static void put(yoke_json *json, const char *form, ...) {
         snprintf(text, sizeof text, "%.*s", length, at);
         const char *key = length > 0 ? text : NULL;
         at += length > 0 ? length + 1 : 0; /* behind the colon */
-        if (*at == '%')
-            put_value(json, key, at, &values);
-        else if (*at == '[' || *at == '{')
-            yoke_json_open(json, key, *at);
-        else if (*at == ']' || *at == '}')
-            yoke_json_close(json, *at);
+        char sign = *at == '%' ? at[1] : *at;
+        if (sign == '[' || sign == '{')
+            yoke_json_open(json, key, sign);
+        else if (sign == ']' || sign == '}')
+            yoke_json_close(json, sign);
+        else if (sign == 'g')
+            put_number(json, key, va_arg(values, double));
+        else if (sign == 'd')
+            yoke_json_integer(json, key, va_arg(values, int));
+        else if (sign == 'l')
+            yoke_json_integer(json, key, va_arg(values, long long));
+        else if (sign == 'i')
+            yoke_json_boolean(json, key, va_arg(values, int));
+        else if (sign == 's')
+            put_text(json, key, va_arg(values, const char *));
         at += *at == '%' ? strcspn(at, " ]}") : 1;
     }
     va_end(values);

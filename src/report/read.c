@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/report.h"
+#include "report/sections.h"
 #include "report/trace_sums.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 #define FIRST_MAX 4 /* traces that the first picture compares */
-#define DIGITS_OF(number) #number
-#define TEXT_OF(macro) DIGITS_OF(macro)
 
 static const char *last_part(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -58,9 +56,9 @@ static yoke_status read_trace(yoke_report *report, const char *name, const char 
         if (file.cut_short) note_cut(report, name, file.end, bytes);
         note_left_out(report, name, file.unknown, " that this version of Yoke does not know");
         note_left_out(report, name, file.no_lane,
-                      ": a page reads the first " TEXT_OF(YOKE_TRACE_LANES) " threads");
+                      TEXT(": a page reads the first %d threads", YOKE_TRACE_LANES));
         note_left_out(report, name, file.crowded,
-                      ": a lane shows " TEXT_OF(YOKE_TRACE_STEP_SPANS) " of a step at most");
+                      TEXT(": a lane shows %d of a step at most", YOKE_TRACE_STEP_SPANS));
         mode->first = report->mode_count <= FIRST_MAX;
     }
     yoke_trace_file_clear(&file);

@@ -164,8 +164,7 @@ static void write_misclassified(yoke_html *out, const yoke_report *report) {
     bool reduced =
         predictions->shape.height > YOKE_PNG_SIDE || predictions->shape.width > YOKE_PNG_SIDE;
     bool grey = predictions->shape.channels != 1 && predictions->shape.channels != 3;
-    if (predictions->misclassified == 0)
-        return; /* the confusion matrix says that nothing is wrong */
+    if (predictions->misclassified == 0) return; /* the confusions say that nothing is wrong */
     const char *title =
         TEXT("The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
              CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),

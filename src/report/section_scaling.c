@@ -134,13 +134,10 @@ void yoke_section_scaling(yoke_html *out, const yoke_report *report, bool throug
     yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput", title);
 }
 
+/* Where a curve ends; "": there is none. */
+#define END_OF(curve) ((curve).count > 0 ? NUMBER(yoke_last_point(&(curve))->value) : "")
+
 void yoke_section_runs(yoke_html *out, const yoke_report *report) {
-    static const struct {
-        const char *name;
-        yoke_report_curve curve;
-    } last[] = {{"last loss", YOKE_REPORT_LOSS},
-                {"test loss", YOKE_REPORT_TEST_LOSS},
-                {"accuracy %", YOKE_REPORT_ACCURACY}};
     const char *title = report->mode_count == 1 ? "The run" : "All runs";
     if (report->rates != NULL || report->mode_count == 0) return; /* a range test is no run */
     yoke_section_begin(out, "runs", title, true);
@@ -153,10 +150,9 @@ void yoke_section_runs(yoke_html *out, const yoke_report *report) {
         yoke_table_cell(&table, "step ms", INTERVAL(step_ms));
         yoke_table_cell(&table, "images / s", INTERVAL(mode->images_per_second));
         yoke_table_cell(&table, "speed-up", INTERVAL(mode->speedup));
-        for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
-            const yoke_report_point *end = yoke_last_point(&mode->curves[last[i].curve]);
-            yoke_table_cell(&table, last[i].name, end != NULL ? NUMBER(end->value) : "");
-        }
+        yoke_table_cell(&table, "last loss", END_OF(mode->curves[YOKE_REPORT_LOSS]));
+        yoke_table_cell(&table, "test loss", END_OF(mode->curves[YOKE_REPORT_TEST_LOSS]));
+        yoke_table_cell(&table, "accuracy %", END_OF(mode->curves[YOKE_REPORT_ACCURACY]));
         yoke_table_cell(&table, "weights hash", mode->weights_hash);
     }
     yoke_table_end(&table);

@@ -30,11 +30,9 @@ static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow
     if (!(others > 0) || most / others < WORTH) return false;
     bool root = own.most.where == slow->links.rows[0].where && own.next.where != NULL &&
                 most > WORTH * own.next.bytes;
-    const char *times = DECIMAL(most / others, 1), *whose = root ? "the root's" : "its busiest";
-    if (strcmp(times, "2") == 0)
-        snprintf(text, 160, ": %s link carries twice as much", whose);
-    else
-        snprintf(text, 160, ": %s link carries %s times as much", whose, times);
+    const char *times = DECIMAL(most / others, 1);
+    times = strcmp(times, "2") == 0 ? "twice" : TEXT("%s times", times);
+    snprintf(text, 160, ": %s link carries %s as much", root ? "the root's" : "its busiest", times);
     say_python(fast, slow, text);
     return true;
 }

@@ -13,15 +13,6 @@
 
 #define TEXT_BYTES 256
 
-/* The engines have read the option. */
-static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
-    yoke_link link;
-    if (setup->link[0] == '\0') return YOKE_OK;
-    TRY(yoke_link_parse(&link, setup->link));
-    yoke_report_add_fact(report, "link", "%s, modelled", yoke_link_describe(&link, report->link));
-    return YOKE_OK;
-}
-
 static void add_shares(yoke_report *report, const compare_setup *setup) {
     char text[TEXT_BYTES] = "";
     for (int i = 0; i < setup->device_count && setup->share_count > 0; i++) {
@@ -34,6 +25,7 @@ static void add_shares(yoke_report *report, const compare_setup *setup) {
 
 static yoke_status add_facts(yoke_report *report, const compare_result *result) {
     const compare_setup *setup = &result->setup;
+    yoke_link link;
     yoke_report_add_fact(report, "model", "%s, %zu parameters", setup->model, result->parameters);
     yoke_report_add_fact(report, "dataset", "%s", setup->dataset);
     yoke_report_add_fact(report, "batch", "%d rows on all devices together", setup->batch);
@@ -43,7 +35,11 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
                              result->cores, setup->threads, setup->threads == 1 ? "" : "s");
     if (setup->bucket_mb > 0)
         yoke_report_add_fact(report, "buckets", "%g MiB of gradients", setup->bucket_mb);
-    TRY(add_link(report, setup));
+    if (setup->link[0] != '\0') {
+        TRY(yoke_link_parse(&link, setup->link));
+        yoke_report_add_fact(report, "link", "%s, modelled",
+                             yoke_link_describe(&link, report->link));
+    }
     yoke_report_add_fact(report, "PyTorch", "%s", result->torch);
     if (compare_find(result, COMPARE_PYTHON, setup->device_count) != NULL)
         yoke_report_add_fact(
