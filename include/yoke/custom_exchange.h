@@ -42,7 +42,8 @@ typedef struct yoke_custom_exchange {
     size_t struct_size; /**< sizeof(yoke_custom_exchange). */
     /** Turns the gradients of a bucket into their sum, on every device. It runs on one thread, one
      * bucket after the other. The sum of device 0 updates the weights. What it returns is what the
-     * step returns; yoke_error_raise sets its text. */
+     * step returns; yoke_error_raise sets its text. It may not call the engine (ARGUMENT), nor send
+     * when it has returned. */
     yoke_status (*all_reduce)(void *payload, const yoke_bucket_gradients *bucket);
     void *payload; /**< Passed to it. */
 } yoke_custom_exchange;

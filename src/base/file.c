@@ -51,15 +51,41 @@ static yoke_status await_writer(int descriptor, const char *path) {
                 path, WRITER_S);
 }
 
+/* Never waits for the writer of a pipe. */
+static yoke_status open_to_read(const char *path, int *descriptor) {
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*descriptor >= 0) return YOKE_OK;
+    bool missing = errno == ENOENT || errno == ENOTDIR;
+    return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,
+                strerror(errno));
+}
+
+/* Whether it has an end; then reads wait for what a program writes later. */
+static yoke_status prepare_stream(int descriptor, const char *path, struct stat *file) {
+    if (fstat(descriptor, file) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    bool device = S_ISCHR(file->st_mode) || S_ISBLK(file->st_mode);
+    if (device || S_ISDIR(file->st_mode))
+        return FAIL(YOKE_ERROR_IO, "%s: is a %s; expected a file or a pipe", path,
+                    device ? "device" : "folder");
+    if (S_ISFIFO(file->st_mode)) TRY(await_writer(descriptor, path));
+    if (fcntl(descriptor, F_SETFL, 0) == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+}
+
+yoke_status yoke_file_open_stream(const char *path, int *descriptor) {
+    struct stat file;
+    TRY(open_to_read(path, descriptor));
+    yoke_status status = prepare_stream(*descriptor, path, &file);
+    if (status == YOKE_OK) return YOKE_OK;
+    close(*descriptor);
+    *descriptor = -1;
+    return status;
+}
+
 static yoke_status read_open(int descriptor, const char *path, size_t limit, buffer *content) {
     struct stat file;
-    if (fstat(descriptor, &file) != 0)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-    if (S_ISCHR(file.st_mode) || S_ISBLK(file.st_mode))
-        return FAIL(YOKE_ERROR_IO, "%s: is a device; expected a file or a pipe", path);
-    if (S_ISFIFO(file.st_mode)) TRY(await_writer(descriptor, path));
-    if (fcntl(descriptor, F_SETFL, 0) != 0) /* read waits for what a program writes later */
-        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    TRY(prepare_stream(descriptor, path, &file));
     if (S_ISREG(file.st_mode) && (uintmax_t)file.st_size > limit)
         return FAIL(YOKE_ERROR_IO, "%s: %jd bytes long, the limit is %zu", path,
                     (intmax_t)file.st_size, limit);
@@ -80,15 +106,6 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
     }
     content->data[content->length] = '\0';
     return YOKE_OK;
-}
-
-/* Never waits for the writer of a pipe. */
-static yoke_status open_to_read(const char *path, int *descriptor) {
-    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*descriptor >= 0) return YOKE_OK;
-    bool missing = errno == ENOENT || errno == ENOTDIR;
-    return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,
-                strerror(errno));
 }
 
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,

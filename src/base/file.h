@@ -80,6 +80,8 @@ yoke_status yoke_file_check_whole(const char *path);
  * program writes for 10 s. The caller frees *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
                            size_t *bytes);
+/* Opens such a file or pipe, to be read from its begin to its end. The caller closes it. */
+yoke_status yoke_file_open_stream(const char *path, int *descriptor);
 bool yoke_file_exists(const char *path);
 
 /* A file's bytes, read from the disk when they are looked at. The file must not become shorter

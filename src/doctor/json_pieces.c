@@ -53,12 +53,9 @@ static yoke_status begin(json_pieces *pieces) {
 }
 
 yoke_status json_pieces_open(json_pieces *pieces, const char *path) {
-    yoke_file_reader reader;
+    int descriptor;
     *pieces = (json_pieces){0};
-    TRY(yoke_file_open(&reader, path)); /* refuses folders and pipes */
-    int descriptor = dup(reader.descriptor);
-    yoke_file_close(&reader);
-    if (descriptor < 0) return FAIL(YOKE_ERROR_SYSTEM, "%s: dup: %s", path, strerror(errno));
+    TRY(yoke_file_open_stream(path, &descriptor));
     pieces->file = gzdopen(descriptor, "rb"); /* reads a plain file as it is */
     if (pieces->file == NULL) {
         close(descriptor);

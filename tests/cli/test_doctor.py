@@ -328,6 +328,20 @@ class Options(unittest.TestCase):
                 self.assertIn(text, result.stderr)
 
 
+    def test_a_pipe(self):
+        told = {}
+        for name, command in (("file", '"$0" doctor "$1" --json'), ("plain", '"$0" doctor <(zcat "$1") --json'),
+                              ("packed", '"$0" doctor <(cat "$1") --json')):
+            result = subprocess.run(["bash", "-c", command, YOKE, TRACES / "single.json.gz"], capture_output=True, text=True,
+                                    timeout=LIMIT_S, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            told[name] = json.loads(result.stdout)
+        for found in told.values():
+            del found["trace"]
+        self.assertEqual(told["plain"], told["file"])
+        self.assertEqual(told["packed"], told["file"])
+
+
 class BadFiles(unittest.TestCase):
     def refused(self, name, content, *words):
         result = yoke("doctor", written(name, content))

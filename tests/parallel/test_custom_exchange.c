@@ -2,6 +2,8 @@
 /* An exchange of the host program: the weights of the built-in one bit for bit where it adds in the
  * same order, its failures, what it may not be with, and its time on modelled links. RUN_ON_DEVICES
  */
+#include <math.h>
+
 #include "base/clock.h"
 #include "support/engine_check.h"
 
@@ -112,7 +114,7 @@ static void a_failure_is_the_steps_and_the_next_step_works(void **state) {
         assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
                                                  YOKE_OPTIMIZER_LEARNING_RATE, NULL),
                          YOKE_ERROR_DATA);
-        assert_non_null(strstr(yoke_last_error(), "custom_exchange, bucket 1: the cable is out"));
+        assert_non_null(strstr(yoke_last_error(), "bucket 1: custom_exchange: the cable is out"));
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
         assert_true(before == after);
         EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
@@ -174,12 +176,84 @@ static void it_takes_the_time_of_the_links(void **state) {
         }
 }
 
+/* An exchange that itself calls its engine. */
+typedef struct caller {
+    yoke_data_parallel *parallel;
+    yoke_batch *batch;
+    yoke_status step, hash;
+    char said[400];
+} caller;
+
+static yoke_status call_engine(void *payload, const yoke_bucket_gradients *bucket) {
+    caller *own = payload;
+    by_root root = {.calls = 0};
+    uint64_t hash;
+    own->hash = yoke_data_parallel_hash(own->parallel, &hash);
+    own->step = yoke_data_parallel_step(own->parallel, own->batch, 0.1, NULL);
+    snprintf(own->said, sizeof own->said, "%s", yoke_last_error());
+    return all_reduce(&root, bucket);
+}
+
+static void it_cannot_call_its_engine(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    for (int schedule = 0; schedule < 2; schedule++) {
+        caller own = {.parallel = NULL};
+        yoke_custom_exchange exchange = {sizeof exchange, call_engine, &own};
+        yoke_model *model = check_model(false, 0);
+        check_engine engine =
+            check_engine_make(model, 3, options_of((yoke_schedule)schedule, &exchange), NULL);
+        check_batch batch = check_batch_make(ROWS, 3);
+        own.parallel = engine.parallel;
+        own.batch = &batch.batch;
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, NULL));
+        assert_int_equal(own.hash, YOKE_ERROR_ARGUMENT);
+        assert_int_equal(own.step, YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(own.said, "yoke_data_parallel_step: custom_exchange runs"));
+        EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &(uint64_t){0}));
+        check_batch_free(&batch);
+        check_engine_free(&engine);
+        yoke_model_destroy(model);
+    }
+}
+
+static yoke_status spoil(void *payload, const yoke_bucket_gradients *bucket) {
+    bucket->gradients[0][0] = (float)NAN;
+    (void)payload;
+    return YOKE_OK;
+}
+
+static void sums_that_are_no_numbers_change_no_weight(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    for (int schedule = 0; schedule < 2; schedule++) {
+        yoke_custom_exchange exchange = {sizeof exchange, spoil, NULL};
+        yoke_model *model = check_model(false, 0);
+        check_engine engine =
+            check_engine_make(model, 3, options_of((yoke_schedule)schedule, &exchange), NULL);
+        check_batch batch = check_batch_make(ROWS, 3);
+        uint64_t before, after;
+        EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                 YOKE_OPTIMIZER_LEARNING_RATE, NULL),
+                         YOKE_ERROR_NUMERIC);
+        EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
+        assert_true(before == after);
+        check_batch_free(&batch);
+        check_engine_free(&engine);
+        yoke_model_destroy(model);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_gives_the_bits_of_the_built_in_exchange),
         cmocka_unit_test(a_failure_is_the_steps_and_the_next_step_works),
         cmocka_unit_test(what_it_cannot_be_with_is_refused),
         cmocka_unit_test(it_takes_the_time_of_the_links),
+        cmocka_unit_test(it_cannot_call_its_engine),
+        cmocka_unit_test(sums_that_are_no_numbers_change_no_weight),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -22,6 +22,11 @@ yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
     /* First: a fork made inside a callback has the owner's number. */
     TRY(yoke_process_check(entry->process, "this engine"));
     if (atomic_load_explicit(&entry->owner, memory_order_relaxed) == self) {
+        if (parallel->step.host_exchanges)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "%s: custom_exchange runs in this engine's step, which waits for it; call "
+                        "the engine between steps",
+                        call);
         entry->depth++;
         return YOKE_OK;
     }

@@ -107,9 +107,13 @@ static yoke_status sum_bucket(yoke_step *step, int lane, yoke_span *span) {
     }
     const yoke_bucket_gradients *view = yoke_wire_begin(
         custom->wire, span->bucket, range.elements, custom->gradients, custom->inboxes, begin_ns);
-    yoke_status status = custom->own.all_reduce(custom->own.payload, view);
+    step->host_exchanges = true;
+    yoke_error_forget();
+    yoke_status status =
+        yoke_error_of_host(custom->own.all_reduce(custom->own.payload, view), "custom_exchange");
+    step->host_exchanges = false;
     span->bytes = 2 * (size_t)(custom->wire->bytes - sent);
-    if (status != YOKE_OK) yoke_error_prefix("custom_exchange, bucket %d", span->bucket);
+    if (status != YOKE_OK) yoke_error_prefix("bucket %d", span->bucket);
     return status;
 }
 

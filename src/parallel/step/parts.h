@@ -375,6 +375,7 @@ struct yoke_step {
     yoke_workers *workers;
     yoke_algorithms *algorithms;
     yoke_exchange *exchange;
+    bool host_exchanges; /* the calling thread is in custom_exchange; the lanes wait for it */
     yoke_stream exchange_stream; /* where devices queue it */
     yoke_ranks ranks;
     yoke_deal deal;
