@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* yoke report: the page of files that other runs wrote. */
 #include <stddef.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "report/report.h"

@@ -2,7 +2,6 @@
 /* Reads a file of either kind into a mode of its own. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"

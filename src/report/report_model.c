@@ -2,7 +2,6 @@
 /* The model of a report: arrays that grow, freed as one. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast: a table of all runs, throughput and step time against the number of devices. */
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "report/sections.h"

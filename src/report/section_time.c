@@ -3,7 +3,6 @@
  * does. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "report/sections.h"
@@ -205,7 +204,10 @@ static void say_devices(yoke_html *out, const yoke_report *report, const yoke_re
         if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
         if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
-    if (most != least && busy_ms(most) - busy_ms(least) >= 0.02 * mode->mean_step_ms)
+    if (most == least) return;
+    if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
+        SAY(out, "%s: every device computes equally long.", LABEL(report, mode));
+    else
         SAY(out, "%s: %s computes most, for %s of the step; %s least, for %s.", LABEL(report, mode),
             most->name, PERCENT(busy_ms(most), mode->mean_step_ms), least->name,
             PERCENT(busy_ms(least), mode->mean_step_ms));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the page answers at its first glance. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -321,8 +321,9 @@ class Exchange(Case):
                 "BEHIND": "uses an element 1 behind the end of device 1's gradients",
                 "BEFORE": "uses an element 2 before the begin of device 1's inbox",
                 "PEEKS": "reads another device's gradients without a send", "NOBODY": "send from device 0 to device 2",
-                "FAILS": "returns YOKE_ERROR_PEER", "ABORTS": "SIGABRT", "EXITS": "it ends the process",
-                "WRITES": "SIGXFSZ", "LOADS": "loaded: it ends the process", "TRAINS": "in training: it ends the process"}
+                "FAILS": "returns YOKE_ERROR_PEER", "SAYS": "no route to device 1", "ABORTS": "SIGABRT",
+                "EXITS": "it ends the process", "WRITES": "SIGXFSZ", "LOADS": "loaded: it ends the process",
+                "TRAINS": "in training: it ends the process"}
         if os.uname().machine == "x86_64":
             said["DIVIDES"] = "SIGFPE"
         for name, text in said.items():

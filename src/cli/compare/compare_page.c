@@ -3,7 +3,6 @@
  * bytes are those of one device and of all devices. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"

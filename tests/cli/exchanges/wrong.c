@@ -23,7 +23,8 @@ enum {
     WRITES,
     LOADS,
     TRAINS,
-    PRINTS
+    PRINTS,
+    SAYS
 };
 
 /* Opening a shared object runs this. */
@@ -117,6 +118,8 @@ yoke_status all_reduce(void *payload, const yoke_bucket_gradients *bucket) {
         puts("{\"model\":");
         fflush(stdout);
         break;
+    case SAYS:
+        return yoke_error_raise(YOKE_ERROR_PEER, "no route to device %d", bucket->devices - 1);
     default:
         break;
     }
