@@ -7,21 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static _Thread_local char line[YOKE_ERROR_TEXT_BYTES];
 static _Thread_local unsigned serial;
 
-/* Messages quote names from files and command lines. Control characters in them must not steer a
- * terminal or break the message into lines. */
-static void keep_printable(char *text) {
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
-    }
-}
-
+/* Messages quote names from files and command lines, which must not steer a terminal or break the
+ * message into lines. */
 static void __attribute__((format(printf, 1, 0))) set_line(const char *format, va_list arguments) {
     char text[YOKE_ERROR_TEXT_BYTES]; /* the arguments may point into the line itself */
     vsnprintf(text, sizeof text, format, arguments);
-    keep_printable(text);
+    yoke_text_make_printable(text);
     memcpy(line, text, sizeof line);
     serial++;
 }
@@ -54,7 +50,7 @@ void yoke_error_prefix(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    keep_printable(text);
+    yoke_text_make_printable(text);
     strncat(text, ": ", sizeof text - strlen(text) - 1);
     strncat(text, line, sizeof text - strlen(text) - 1);
     memcpy(line, text, sizeof line);

@@ -113,6 +113,35 @@ size_t yoke_text_utf8_bytes(const char *text) {
     return bytes;
 }
 
+uint32_t yoke_text_code(const char *text, size_t bytes) {
+    static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (unsigned char)text[0] & masks[bytes];
+    for (size_t i = 1; i < bytes; i++)
+        code = code << 6 | ((unsigned char)text[i] & 0x3f);
+    return code;
+}
+
+bool yoke_text_steers(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+           code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+void yoke_text_make_printable(char *text) {
+    char *to = text;
+    while (*text != '\0') {
+        size_t bytes = yoke_text_utf8_bytes(text), count = bytes > 0 ? bytes : 1;
+        bool steers = bytes > 0 && yoke_text_steers(yoke_text_code(text, bytes));
+        if (steers)
+            *to = '?';
+        else
+            memmove(to, text, count);
+        to += steers ? 1 : count;
+        text += count;
+    }
+    *to = '\0';
+}
+
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -22,6 +22,16 @@ const char *yoke_text_nearest(const char *word, const char *const *names, size_t
  * UTF-8 (Unicode 15, table 3-7). */
 size_t yoke_text_utf8_bytes(const char *text);
 
+/* The code point of the first character of a text, which has so many bytes. */
+uint32_t yoke_text_code(const char *text, size_t bytes);
+
+/* Whether a character steers a terminal or turns a line around: control characters, line ends and
+ * Unicode's Bidi_Control. */
+bool yoke_text_steers(uint32_t code);
+
+/* Replaces each of them by '?'. Bytes that are not UTF-8 stay. */
+void yoke_text_make_printable(char *text);
+
 /* Appends to a text that grows and ends with a NUL, from NULL, 0 and 0. False: there is no memory,
  * and the text is as it was. yoke_free frees it. */
 bool yoke_text_append(char **text, size_t *length, size_t *capacity, const char *bytes,

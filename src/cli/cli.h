@@ -50,9 +50,11 @@ int cli_fail(yoke_status status);
 /* Prints a failed system call on stderr, with errno's text; returns the exit code. */
 int cli_system_error(const char *what);
 
-/* Prints a text that a file holds, padded to `width`, with control characters as \x1b: they must
- * not steer a terminal. */
+/* Prints a text that a file holds, padded to `width`. What would steer a terminal, or turn a line
+ * around, and bytes that are not UTF-8 become \x1b or \u202E. */
 void cli_print_text(FILE *out, const char *text, int width);
+/* The first character of it; moves behind it. Returns its columns, at most 6. */
+int cli_print_character(FILE *out, const char **text);
 
 /* Prints the finished JSON and a newline, and frees it. */
 yoke_status cli_print_json(yoke_json *json, FILE *out);

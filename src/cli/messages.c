@@ -15,9 +15,7 @@ yoke_status cli_refuse(yoke_status status, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(refusal, sizeof refusal, format, arguments);
     va_end(arguments);
-    /* As the library's errors: names from files must not steer a terminal. */
-    for (char *at = refusal; *at != '\0'; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+    yoke_text_make_printable(refusal); /* as the library's errors */
     return status;
 }
 
@@ -39,15 +37,18 @@ int cli_system_error(const char *what) {
     return yoke_status_exit_code(YOKE_ERROR_SYSTEM);
 }
 
+int cli_print_character(FILE *out, const char **text) {
+    size_t bytes = yoke_text_utf8_bytes(*text);
+    uint32_t code = bytes > 0 ? yoke_text_code(*text, bytes) : (unsigned char)**text;
+    const char *from = *text;
+    *text += bytes > 0 ? bytes : 1;
+    if (bytes > 0 && !yoke_text_steers(code)) return fwrite(from, 1, bytes, out) > 0;
+    return fprintf(out, code < 0x100 ? "\\x%02x" : "\\u%04X", (unsigned)code);
+}
+
 void cli_print_text(FILE *out, const char *text, int width) {
-    for (const unsigned char *s = (const unsigned char *)text; *s != '\0'; s++, width--) {
-        bool upper = s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0; /* U+0080 to U+009F */
-        s += upper;
-        if (upper || *s < 0x20 || *s == 0x7f)
-            width -= fprintf(out, "\\x%02x", *s) - 1;
-        else
-            fputc(*s, out);
-    }
+    while (*text != '\0')
+        width -= cli_print_character(out, &text);
     fprintf(out, "%*s", width > 0 ? width : 0, "");
 }
 

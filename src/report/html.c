@@ -21,34 +21,20 @@ static void append(yoke_html *out, const char *word) {
     yoke_html_raw(out, word, strlen(word));
 }
 
-static unsigned code_of(const char *s, size_t bytes) {
-    static const unsigned masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    unsigned code = (unsigned char)s[0] & masks[bytes];
-    for (size_t i = 1; i < bytes; i++)
-        code = code << 6 | ((unsigned char)s[i] & 0x3F);
-    return code;
-}
-
 /* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
-static bool forbidden(unsigned code) {
+static bool forbidden(uint32_t code) {
     bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\r';
     return control || code == 0x7F || code == 0xFFFE || code == 0xFFFF;
-}
-
-/* Unicode's Bidi_Control. */
-static bool turns_the_line(unsigned code) {
-    return code == 0x61C || code == 0x200E || code == 0x200F ||
-           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 /* How a page shows the first character of a text. Returns its bytes. */
 static size_t show(const char *s, char shown[8]) {
     size_t bytes = yoke_text_utf8_bytes(s);
-    unsigned code = code_of(s, bytes); /* of no character: 0 */
+    uint32_t code = yoke_text_code(s, bytes); /* of no character: 0 */
     if (forbidden(code))
         strcpy(shown, "\xEF\xBF\xBD"); /* U+FFFD */
-    else if (turns_the_line(code))
-        snprintf(shown, 8, "\\u%04X", code & 0xFFFF);
+    else if (code >= 0x80 && yoke_text_steers(code))
+        snprintf(shown, 8, "\\u%04X", (unsigned)code & 0xFFFF);
     else
         snprintf(shown, 8, "%.*s", (int)bytes, s);
     return bytes > 0 ? bytes : 1;

@@ -179,6 +179,26 @@ static void numbers_have_three_digits_and_a_point(void **state) {
     }
 }
 
+/* Unicode 15: Cc, Bidi_Control, and both line ends. */
+static void what_steers_a_terminal_is_found(void **state) {
+    (void)state;
+    static const uint32_t yes[] = {0,      0x1f,   0x7f,   0x80,   0x9f,   0x61c,  0x200e, 0x200f,
+                                   0x2028, 0x2029, 0x202a, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069};
+    static const uint32_t no[] = {0x20,   0x7e,   0xa0,   0x61b,  0x61d,  0x200d,  0x2010,
+                                  0x2027, 0x202f, 0x2065, 0x206a, 0xfeff, 0x1f600, 0x10ffff};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        assert_true(yoke_text_steers(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_false(yoke_text_steers(no[i]));
+    assert_int_equal(yoke_text_code("a", 1), 'a');
+    assert_int_equal(yoke_text_code("\xc3\xa4", 2), 0xe4);
+    assert_int_equal(yoke_text_code("\xe2\x80\xae", 3), 0x202e);
+    assert_int_equal(yoke_text_code("\xf4\x8f\xbf\xbf", 4), 0x10ffff);
+    char text[] = "a\xe2\x80\xae\xc2\x9b\xc3\xa4\t\xff\xe2\x80";
+    yoke_text_make_printable(text);
+    assert_string_equal(text, "a??\xc3\xa4?\xff\xe2\x80");
+}
+
 static void a_text_grows_by_what_is_appended(void **state) {
     (void)state;
     char *text = NULL;
@@ -203,6 +223,7 @@ int main(void) {
         cmocka_unit_test(another_word_finds_nothing),
         cmocka_unit_test(bytes_are_readable),
         cmocka_unit_test(a_text_grows_by_what_is_appended),
+        cmocka_unit_test(what_steers_a_terminal_is_found),
         cmocka_unit_test(numbers_have_three_digits_and_a_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -475,7 +475,7 @@ class Limits(Page):
 
 class BadInput(Page):
     HOSTILE = "</script><script>alert(1)</script><!--\"'&\x07\u202egnp.exe\u2066\u2028\udcff"
-    SHOWN = "</script><script>alert(1)</script><!--\"'&\ufffd\\u202Egnp.exe\\u2066\u2028\ufffd"
+    SHOWN = "</script><script>alert(1)</script><!--\"'&\ufffd\\u202Egnp.exe\\u2066\\u2028\ufffd"
 
     def test_hostile_names_stay_texts(self):
         trace = self.small_trace("<b>&.json", device="@")

@@ -333,7 +333,7 @@ class Numbers(Case):
         self.train("--dataset", f"cifar10:{self.folder}", "--batch", "20", "--steps", "2", "--devices", "cpu")
         text = self.page.read_text()
         check_self_contained(self, text)
-        shown = ["</script><b>", 'a "quoted" & \'name\'', "\\u202Egnp.exe", "bell\ufffd", "\u2028"]
+        shown = ["</script><b>", 'a "quoted" & \'name\'', "\\u202Egnp.exe", "bell\ufffd", "\\u2028"]
         self.assertEqual(model(text)["predictions"]["names"], shown + NAMES[5:])
         self.assertEqual([row[0] for row in table(text, "classes")[1]], shown + NAMES[5:])
 
