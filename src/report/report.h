@@ -113,7 +113,7 @@ typedef struct yoke_report {
     int note_count;
     yoke_report_mode *modes;
     int mode_count;
-    /* Of a training run or of a range test; borrowed. */
+    /* A training run or a range test has these; the report borrows them. */
     const yoke_predictions *predictions;     /* NULL: no training run */
     const yoke_misclassified *misclassified; /* [predictions->misclassified] */
     const char *no_counts;                   /* why predictions->counts is NULL, a sentence */

@@ -192,7 +192,8 @@ static yoke_status write_text(const char *path, const char *text) {
 }
 
 /* Two runs add to a file one after the other. The file is another one after each, so the lock is
- * its folder's; where somebody holds that for long, this run goes on. The descriptor, to close. */
+ * its folder's; where somebody holds that for long, this run goes on. Returns
+ * the folder's descriptor, which the caller closes; -1: there is no lock. */
 static int lock_folder(const char *path) {
     const struct timespec pause = {.tv_nsec = 5000000};
     uint64_t end_ns = yoke_now_ns() + LOCK_S * 1000000000ull;
